@@ -1,0 +1,3 @@
+"""Caffe for today: the `caffe` package."""
+
+from __future__ import annotations

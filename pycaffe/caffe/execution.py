@@ -1,0 +1,63 @@
+"""ExecutionContext: what a running net hands to every kernel."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+
+from .random_streams import Stream
+
+
+def cpu_threads() -> int:
+    """CAFFE_NUM_THREADS, else the number of cores that this process may use."""
+    text = os.environ.get("CAFFE_NUM_THREADS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class ExecutionContext:
+    """Scratch memory, random counters, threads and stream of one net.
+
+    iteration, sub_iteration: address of random draws; a solver sets the first, each forward call
+    advances the second. stream: an engine's queue, or None. seed: the net's, (seed, ordinal).
+    """
+
+    def __init__(self, seed: tuple[int, ...], stream: object = None):
+        self.seed = seed
+        self.iteration = 0
+        self.sub_iteration = -1
+        self.stream = stream
+        self.threads = cpu_threads()
+        self._scratch: dict[tuple, np.ndarray] = {}
+        self._streams: dict[str, Stream] = {}
+
+    def scratch(self, use: str, shape: tuple[int, ...], dtype: np.dtype | type = np.float32) -> np.ndarray:
+        """Host memory for use within one kernel call, shared by all layers of the net that name the
+        same use; its contents are undefined at the start. It only grows."""
+        size = math.prod(shape)
+        key = (use, np.dtype(dtype))
+        memory = self._scratch.get(key)
+        if memory is None or memory.size < size:
+            memory = self._scratch[key] = np.empty(size, dtype)
+        return memory[:size].reshape(shape)
+
+    def random(self, name: str) -> Stream:
+        """The random stream of the layer of that name."""
+        stream = self._streams.get(name)
+        if stream is None:
+            stream = self._streams[name] = Stream(self.seed, name)
+        return stream
+
+    def bits32(self, name: str, count: int) -> np.ndarray:
+        """count random 32-bit words for this layer in this pass."""
+        return self.random(name).bits32(count, self.iteration, self.sub_iteration)
+
+    def reseed(self, seed: tuple[int, ...]) -> None:
+        """Continue with the numbers of another run (restoring a snapshot)."""
+        self.seed = tuple(seed)
+        self._streams.clear()

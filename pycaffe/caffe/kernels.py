@@ -1,0 +1,199 @@
+"""The table (layer type, engine) -> Kernel, and the choice among engines.
+
+A layer's own forward and backward are the reference. An engine adds faster rows:
+
+    @kernel("ReLU", engine="onednn")
+    class ReLUKernel(Kernel):
+        @classmethod
+        def supports(cls, layer, bottom): ...
+        def reshape(self, run, bottom, top): ...
+        def forward(self, run, bottom, top): ...
+        def backward(self, run, top, propagate_down, bottom): ...
+
+`select` takes the first preferred engine that has a row and supports the case, else the layer itself;
+one choice serves both passes. Solver updates live in the same table under their solver's type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from . import context
+from .blob import Blob
+from .errors import EngineError
+from .execution import ExecutionContext
+from .layer import Layer
+
+REFERENCE = "reference"
+
+
+class Kernel:
+    """One layer's computation on one engine."""
+
+    engine: ClassVar[str] = REFERENCE
+
+    def __init__(self, layer: Layer):
+        self.layer = layer
+
+    @classmethod
+    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
+        """Can this kernel run that layer on bottoms of these shapes, forward and backward?"""
+        return True
+
+    def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """Prepare for these shapes; the tops have theirs already."""
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        raise NotImplementedError
+
+    def backward(
+        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        raise NotImplementedError
+
+
+class ReferenceKernel(Kernel):
+    """The layer's own NumPy code."""
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.layer.forward(bottom, top)
+
+    def backward(
+        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        self.layer.backward(top, propagate_down, bottom)
+
+
+class PythonKernel(ReferenceKernel):
+    """A user's layer: it reads its bottoms and writes its tops through arrays that it may keep."""
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        for blob in bottom:
+            blob.data_mem.refresh_view()
+        self.layer.forward(bottom, top)
+        for blob in top:
+            blob.data_mem.host_written()
+
+    def backward(
+        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        for blob in (*top, *bottom):
+            blob.data_mem.refresh_view()
+        for blob in top:
+            blob.diff_mem.refresh_view()
+        self.layer.backward(top, propagate_down, bottom)
+        for blob in bottom:
+            blob.diff_mem.host_written()
+
+
+@dataclass
+class Engine:
+    """An engine as the table knows it.
+
+    load: imports the engine's kernels and checks that it can run here; raises EngineError with the
+    cure otherwise. It is called at most once, by the first net that prefers the engine.
+    """
+
+    name: str
+    load: Callable[[], None]
+    describe: Callable[[], str] = lambda: ""
+    state: str = field(default="unloaded", init=False)  # unloaded, ready, absent
+    reason: str = field(default="", init=False)
+
+
+_engines: dict[str, Engine] = {}
+_kernels: dict[tuple[str, str], type[Any]] = {}
+_K = TypeVar("_K", bound=type[Any])
+
+
+def register_engine(engine: Engine) -> None:
+    """Make an engine known by name; nothing is loaded."""
+    if engine.name in _engines or engine.name == REFERENCE:
+        raise EngineError(f"engine '{engine.name}' is registered already")
+    _engines[engine.name] = engine
+
+
+def unregister_engine(name: str) -> None:
+    """Forget an engine and its rows (tests)."""
+    _engines.pop(name, None)
+    for key in [k for k in _kernels if k[1] == name]:
+        del _kernels[key]
+
+
+def engine_names() -> list[str]:
+    return [REFERENCE, *_engines]
+
+
+def engine_ready(name: str) -> bool:
+    """Load the engine if need be; False when it cannot run here (`engine_reason` tells why)."""
+    if name == REFERENCE:
+        return True
+    engine = _engines.get(name)
+    if engine is None:
+        raise EngineError(f"unknown engine '{name}'; known: {', '.join(engine_names())}")
+    if engine.state == "unloaded":
+        try:
+            engine.load()
+            engine.state = "ready"
+        except EngineError as error:
+            engine.state, engine.reason = "absent", str(error)
+    return engine.state == "ready"
+
+
+def engine_reason(name: str) -> str:
+    """Why the engine is absent, or ""."""
+    return _engines[name].reason if name in _engines else ""
+
+
+def kernel(layer_type: str, engine: str) -> Callable[[_K], _K]:
+    """Class decorator that adds a row to the table."""
+
+    def decorate(cls: _K) -> _K:
+        key = (layer_type, engine)
+        if key in _kernels:
+            raise EngineError(f"kernel {key} is registered already, by {_kernels[key].__qualname__}")
+        cls.engine = engine
+        _kernels[key] = cls
+        return cls
+
+    return decorate
+
+
+def preferences(engine_field: str = "", mode: str | None = None) -> tuple[str, ...]:
+    """Engines to try, best first, for a layer whose prototxt says `engine: engine_field`.
+
+    CAFFE_ENGINE in the environment overrides everything; `reference` there means NumPy alone. On a
+    CPU the words CAFFE, CUDNN and Intel's MKL2017 and MKLDNN all mean "the fastest that gives the
+    same numbers"; on a GPU, CAFFE asks for the plain kernels and CUDNN for the library's.
+    """
+    override = os.environ.get("CAFFE_ENGINE", "")
+    if override:
+        if override != REFERENCE and override not in _engines:
+            raise EngineError(f"CAFFE_ENGINE={override}: no such engine; known: {', '.join(engine_names())}")
+        return () if override == REFERENCE else (override,)
+    if (mode or context.mode()) == context.GPU:
+        wanted = ("cuda",) if engine_field == "CAFFE" else ("cudnn", "cuda")
+    else:
+        wanted = ("onednn",)
+    return tuple(name for name in wanted if name in _engines)
+
+
+def select(layer: Layer, bottom: Sequence[Blob], wanted: Sequence[str]) -> type[Kernel]:
+    """The kernel class for this layer on bottoms of these shapes."""
+    for name in wanted:
+        if engine_ready(name):
+            row = _kernels.get((layer.type, name))
+            if row is not None and row.supports(layer, bottom):
+                return row
+    return PythonKernel if layer.is_python else ReferenceKernel
+
+
+def find(type: str, wanted: Sequence[str]) -> type[Any] | None:
+    """The first row for a solver's type among the engines wanted, or None."""
+    for name in wanted:
+        if engine_ready(name) and (type, name) in _kernels:
+            return _kernels[(type, name)]
+    return None

@@ -1,0 +1,114 @@
+"""LayerFactory: which class makes a layer of which type.
+
+Users register their own with `@register_layer("MyType")`; packages announce theirs through the entry
+point group `caffe.layers`, name = layer type, value = "module:Class".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from .errors import LayerError, UnknownLayerError, closest
+from .layer import Layer
+from .proto import caffe_pb2
+
+ENTRY_POINT_GROUP = "caffe.layers"
+
+Creator = Callable[[caffe_pb2.LayerParameter], Layer]
+_C = TypeVar("_C", bound=type[Layer])
+
+_creators: dict[str, Creator] = {}
+_plugins: dict[str, Any] | None = None
+
+# Types of well-known forks, so that an unknown type can say where its net comes from.
+_FORK_TYPES = {
+    "the SSD fork (weiliu89)": (
+        "Permute PriorBox MultiBoxLoss DetectionOutput DetectionEvaluate Normalize AnnotatedData "
+        "SmoothL1Loss VideoData"
+    ),
+    "Fast/Faster R-CNN's fork": "ROIPooling SmoothL1Loss DropoutMask PSROIPooling BoxAnnotatorOHEM",
+    "the DeepLab fork": "Interp ImageSegData SegAccuracy DomainTransform UniqueLabel MatRead MatWrite DenseCRF",
+    "SegNet's fork": "Upsample BN DenseImageData",
+    "the PSPNet fork": "BNMomentum SyncBN",
+    "NVIDIA's fork (NVCaffe)": "DetectNetTransformation L1Loss Axpy",
+    "Intel's fork": "MKLConvolution MKLReLU MKLPooling MKLBatchNorm BoxOutput",
+    "MobileNet / ShuffleNet forks": "ConvolutionDepthwise DepthwiseConvolution ShuffleChannel ReLU6 Axpy",
+    "OpenPose's or YOLO's forks": "ImResize Nms CPMData Reorg RegionLoss DarknetUpsample",
+}
+
+
+def register_layer(type: str) -> Callable[[_C], _C]:
+    """Class decorator: layers of this type are made by the class.
+
+    Raises LayerError when the type has an owner already.
+    """
+
+    def decorate(cls: _C) -> _C:
+        owner = _creators.get(type)
+        if owner is not None:
+            name = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
+            raise LayerError(f"layer type '{type}' is registered already, by {name}")
+        cls.type = type
+        _creators[type] = cls
+        return cls
+
+    return decorate
+
+
+def register_creator(type: str, creator: Creator) -> None:
+    """As register_layer, for a function that makes the layer (Python layers)."""
+    if type in _creators:
+        raise LayerError(f"layer type '{type}' is registered already")
+    _creators[type] = creator
+
+
+def unregister_layer(type: str) -> None:
+    """Forget a type (notebooks that define a layer again, tests)."""
+    _creators.pop(type, None)
+
+
+def _entry_points() -> dict[str, Any]:
+    global _plugins
+    if _plugins is None:
+        _plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    return _plugins
+
+
+def layer_type_list() -> list[str]:
+    """All types that a prototxt may name, sorted."""
+    return sorted({*_creators, *_entry_points()})
+
+
+def create_layer(param: caffe_pb2.LayerParameter) -> Layer:
+    """The layer that param describes. Raises UnknownLayerError with the closest known names."""
+    creator = _creators.get(param.type)
+    if creator is None and param.type in _entry_points():
+        point = _entry_points()[param.type]
+        try:
+            loaded = point.load()
+        except Exception as error:
+            raise LayerError(
+                f"the package that provides this type ({point.value}) cannot be imported: {error!r}",
+                layer=param.name,
+                layer_type=param.type,
+            ) from error
+        creator = _creators.setdefault(param.type, loaded)
+        if isinstance(loaded, type) and not loaded.type:
+            loaded.type = param.type
+    if creator is None:
+        raise UnknownLayerError(_unknown(param.type), layer=param.name, layer_type=param.type)
+    return creator(param)
+
+
+def _unknown(type: str) -> str:
+    known = layer_type_list()
+    text = f"Unknown layer type: {type or '(none given)'}"
+    near = closest(type, known)
+    forks = [fork for fork, types in _FORK_TYPES.items() if type in types.split()]
+    if forks:
+        text += f"; it belongs to {' or '.join(forks)}. Provide it as a Python layer or with @caffe.register_layer('{type}')"
+    elif near:
+        text += near
+    return f"{text} (known types: {', '.join(known)})"

@@ -1,0 +1,1 @@
+"""The built-in layers, one file per type; importing this package registers them all."""

@@ -1,0 +1,229 @@
+"""SyncedMem: one array that may live in several places, and who holds views of it.
+
+The original's HEAD_AT_CPU / HEAD_AT_GPU / SYNCED, generalised: a SyncedMem is a flat, logical array of
+`size` elements. The host holds it in C order (what the blob's shape means); other places hold it in
+layouts of their own, several at once if need be. `fresh` names the copies that are up to date. Reading
+in a place converts at most once; writing there makes all others stale. Every alias of the array
+(shared parameters, in-place tops, splits, test nets) refers to the one SyncedMem, so freshness is one fact.
+
+Views. `export` hands an array to users. It is built over an exporter that SyncedMem knows by weak
+reference, and every slice or reshape of the array keeps that exporter alive. While it lives, the host
+memory is never freed, moved or reused; a net calls `host_written` before each pass and `refresh_view`
+after it, so that values written through the view are read, and values computed elsewhere are seen.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Protocol
+
+import numpy as np
+
+_ALIGN = 64
+
+
+class Place(Protocol):
+    """Memory that is not the host's. It knows nothing of layers; float32 only.
+
+    A layout is hashable and tells the place how a logical C-order array is laid out there. Buffers are
+    opaque. `host` below is a flat, C-order float32 array of exactly the layout's logical size.
+    """
+
+    name: str
+
+    def allocate(self, layout: Any) -> Any:
+        """A buffer able to hold the layout; padding, if any, is in the state that kernels expect."""
+        ...
+
+    def from_host(self, host: np.ndarray, layout: Any, buffer: Any) -> None: ...
+
+    def to_host(self, buffer: Any, layout: Any, host: np.ndarray) -> None: ...
+
+    def convert(self, source: Any, source_layout: Any, target: Any, target_layout: Any) -> bool:
+        """Reorder within the place; False when these two layouts can only meet on the host."""
+        ...
+
+
+class _Exporter:
+    """Owner of the memory behind arrays that users hold; lives exactly as long as any of them."""
+
+    __slots__ = ("__array_interface__", "memory", "__weakref__")
+
+    def __init__(self, memory: np.ndarray):
+        self.memory = memory
+        self.__array_interface__ = memory.__array_interface__
+
+
+def aligned_zeros(size: int, dtype: np.dtype) -> np.ndarray:
+    """Zeroed memory at a 64-byte boundary; large blocks cost nothing until they are touched."""
+    spare = _ALIGN // dtype.itemsize
+    memory = np.zeros(size + spare, dtype)
+    offset = (-memory.ctypes.data % _ALIGN) // dtype.itemsize
+    return memory[offset : offset + size]
+
+
+class SyncedMem:
+    """size elements of dtype, allocated at first use and zero until written.
+
+    Attributes for the fast path of blobs: `host_fresh` tells that `host` (flat, at least `size` long)
+    may be read as it is.
+    """
+
+    __slots__ = ("size", "dtype", "host", "host_fresh", "_copies", "_fresh", "_exporter", "_lock", "__weakref__")
+
+    def __init__(self, size: int = 0, dtype: np.dtype | type = np.float32):
+        self.size = size
+        self.dtype = np.dtype(dtype)
+        self.host: np.ndarray | None = None
+        self.host_fresh = False
+        self._copies: dict[tuple[Place, Any], Any] = {}
+        self._fresh: set[tuple[Place, Any]] = set()
+        self._exporter: weakref.ref[_Exporter] | None = None
+        self._lock = threading.RLock()
+
+    # -- the host ---------------------------------------------------------------------------------
+
+    def read(self) -> np.ndarray:
+        """The flat host array, up to date; its first `size` elements count. Not to be written."""
+        if not self.host_fresh:
+            self._bring_home()
+        return self.host  # type: ignore[return-value]
+
+    def modify(self) -> np.ndarray:
+        """As read, to be read and written: every other copy becomes stale."""
+        if not self.host_fresh:
+            self._bring_home()
+        if self._fresh:
+            self._fresh.clear()
+        return self.host  # type: ignore[return-value]
+
+    def write(self) -> np.ndarray:
+        """The host array to be overwritten wholly: nothing is copied, every other copy becomes stale."""
+        if self.host is None:
+            self._allocate_host()
+        self.host_fresh = True
+        if self._fresh:
+            self._fresh.clear()
+        return self.host  # type: ignore[return-value]
+
+    def _allocate_host(self) -> None:
+        self.host = aligned_zeros(self.size, self.dtype)
+
+    def _bring_home(self) -> None:
+        with self._lock:
+            if self.host_fresh:
+                return
+            if self.host is None:
+                self._allocate_host()
+            elif not self._fresh:
+                self.host[: self.size] = 0  # never written since it was resized: zero, not leftovers
+            for key in self._fresh:
+                place, layout = key
+                place.to_host(self._copies[key], layout, self.host[: self.size])  # type: ignore[index]
+                break
+            self.host_fresh = True
+
+    # -- other places -----------------------------------------------------------------------------
+
+    def read_in(self, place: Place, layout: Any) -> Any:
+        """The place's buffer in that layout, up to date, not to be written."""
+        key = (place, layout)
+        if key in self._fresh:
+            return self._copies[key]
+        with self._lock:
+            buffer = self._buffer(key)
+            if not self._convert_within(key, buffer):
+                place.from_host(self.read()[: self.size], layout, buffer)
+            self._fresh.add(key)
+        return buffer
+
+    def modify_in(self, place: Place, layout: Any) -> Any:
+        """As read_in, to be read and written: the only fresh copy from now on."""
+        buffer = self.read_in(place, layout)
+        self._only_fresh((place, layout))
+        return buffer
+
+    def write_in(self, place: Place, layout: Any) -> Any:
+        """The buffer to be overwritten wholly: the only fresh copy from now on."""
+        key = (place, layout)
+        buffer = self._copies.get(key)
+        if buffer is None:
+            with self._lock:
+                buffer = self._buffer(key)
+        self._only_fresh(key)
+        return buffer
+
+    def _only_fresh(self, key: tuple[Place, Any]) -> None:
+        self.host_fresh = False
+        if len(self._fresh) != 1 or key not in self._fresh:
+            self._fresh = {key}
+
+    def _buffer(self, key: tuple[Place, Any]) -> Any:
+        buffer = self._copies.get(key)
+        if buffer is None:
+            if self.dtype != np.float32:
+                raise TypeError(f"place {key[0].name!r} takes float32 only, not {self.dtype}")
+            buffer = self._copies[key] = key[0].allocate(key[1])
+        return buffer
+
+    def _convert_within(self, key: tuple[Place, Any], buffer: Any) -> bool:
+        place, layout = key
+        for other in self._fresh:
+            if other[0] is place and place.convert(self._copies[other], other[1], buffer, layout):
+                return True
+        return False
+
+    def fresh_in(self, place: Place) -> list[Any]:
+        """Layouts in which the place holds this array up to date."""
+        return [layout for where, layout in self._fresh if where is place]
+
+    # -- size -------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        return 0 if self.host is None else self.host.size
+
+    def resize(self, size: int) -> None:
+        """Change the logical size. Host memory is kept when it is large enough, with its contents
+        when the host was fresh; otherwise the new contents are zeros. Memory that grows is allocated
+        anew, and arrays handed out before stay valid but no longer belong to this blob."""
+        if size == self.size:
+            return
+        with self._lock:
+            self._copies.clear()
+            self._fresh.clear()
+            if self.host is not None and size > self.host.size:
+                self.host, self.host_fresh, self._exporter = None, False, None
+            self.size = size
+
+    # -- views that users hold --------------------------------------------------------------------
+
+    def export(self) -> np.ndarray:
+        """A flat array of `size` elements for users to read and write, now and later."""
+        host = self.modify()
+        exporter = self.exporter()
+        if exporter is None or exporter.memory is not host:
+            exporter = _Exporter(host)
+            self._exporter = weakref.ref(exporter)
+        return np.asarray(exporter)[: self.size]
+
+    def exporter(self) -> _Exporter | None:
+        """The living exporter, or None when no user holds a view."""
+        return self._exporter() if self._exporter is not None else None
+
+    def host_written(self) -> None:
+        """A view may have been written: if one lives, the host holds the truth (before a pass)."""
+        if self._exporter is not None:
+            if self._exporter() is None:
+                self._exporter = None
+            elif self.host_fresh:
+                self._fresh.clear()
+
+    def refresh_view(self) -> None:
+        """If a view lives, bring its memory up to date (after a pass or an update)."""
+        if self._exporter is not None and not self.host_fresh:
+            if self._exporter() is None:
+                self._exporter = None
+            else:
+                self._bring_home()
