@@ -49,7 +49,7 @@ def _folder(kind: str) -> Path:
 
 
 def _absent(path: Path) -> str:
-    there = path
+    missing, there = path.name, path.parent
     while not there.is_dir():
         missing, there = there.name, there.parent
     names = sorted(x.name for x in there.iterdir() if not x.name.startswith((".", "__")))
