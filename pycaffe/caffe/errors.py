@@ -9,7 +9,8 @@
     │   ├── UnknownLayerError     a type that nobody registered
     │   ├── ShapeError            shapes that do not fit (also raised by blobs)
     │   ├── LabelError            a label outside its range
-    │   └── FillerError           a filler_param that cannot fill its blob
+    │   ├── FillerError           a filler_param that cannot fill its blob
+    │   └── GradientError         backward disagrees with forward (gradient_check)
     ├── WeightsError              weights that do not fit the net they are copied into
     ├── DataError                 databases, records, images, HDF5, list files
     ├── SolverError               solver parameters and solver states
@@ -83,6 +84,10 @@ class LabelError(LayerError):
 
 class FillerError(LayerError):
     """A filler whose parameters or target shape are impossible."""
+
+
+class GradientError(LayerError):
+    """A backward pass that is not the derivative of its forward pass: names blob, index and both values."""
 
 
 class WeightsError(CaffeError):
