@@ -1,0 +1,484 @@
+"""Net: layers connected by blobs, run forward and backward."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from . import context, kernels, net_weights
+from .blob import Blob
+from .errors import CaffeError, LayerError, NetError, closest
+from .execution import ExecutionContext
+from .kernels import Kernel
+from .layer import Layer
+from .net_insertion import filter_net, insert_splits
+from .net_wiring import LearnableParam, Wiring
+from .proto import caffe_pb2
+from .proto_text import layer_lines
+from .synced_mem import SyncedMem
+from .upgrade_proto import read_net_upgraded, upgrade_net
+
+log = logging.getLogger("caffe.net")
+
+TRAIN, TEST = caffe_pb2.TRAIN, caffe_pb2.TEST
+
+Callback = Callable[[int], Any]
+
+
+class Step:
+    """One layer's place in the net: its kernel, its blobs, and the shapes it was last prepared for."""
+
+    __slots__ = ("layer", "kernel", "bottom", "top", "propagate_down", "wanted", "losses", "_shapes", "_always")
+
+    def __init__(self, layer: Layer, bottom: list[Blob], top: list[Blob], propagate_down: list[bool]):
+        self.layer, self.bottom, self.top, self.propagate_down = layer, bottom, top, propagate_down
+        self.losses = [t for t, w in zip(top, layer.loss_weights, strict=True) if w]
+        self.wanted = kernels.preferences(_engine_field(layer.layer_param))
+        self.kernel: Kernel = kernels.ReferenceKernel(layer)
+        self._always = layer.reshape_every_pass
+        self._shapes: list[tuple[Blob, tuple[int, ...]]] = []
+
+    def prepare(self, run: ExecutionContext) -> None:
+        """After the layer has shaped its tops: choose the kernel and let it prepare."""
+        chosen = kernels.select(self.layer, self.bottom, self.wanted)
+        if type(self.kernel) is not chosen:
+            self.kernel = chosen(self.layer)
+        self.kernel.reshape(run, self.bottom, self.top)
+        self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top))]
+
+    def reshape(self, run: ExecutionContext) -> None:
+        self.layer.reshape(self.bottom, self.top)
+        self.prepare(run)
+
+    def forward(self, run: ExecutionContext) -> float:
+        """Run the layer; returns its part of the objective."""
+        if self._always:
+            self.reshape(run)
+        else:
+            for blob, shape in self._shapes:
+                if blob.shape is not shape:
+                    self.reshape(run)
+                    break
+        self.kernel.forward(run, self.bottom, self.top)
+        loss = 0.0
+        for blob in self.losses:
+            data, weight = blob.cpu_data(), blob.cpu_diff()
+            loss += data.item() * weight.item() if data.size == 1 else float(np.vdot(data, weight))
+        return loss
+
+    def backward(self, run: ExecutionContext) -> None:
+        self.kernel.backward(run, self.top, self.propagate_down, self.bottom)
+
+
+class Net:
+    """A net in one phase.
+
+    Net(model, phase), Net(model, weights, phase), Net(model, phase, weights=..., level=0, stages=[...])
+
+    model: path of a prototxt, or a NetParameter. phase: caffe.TRAIN or caffe.TEST. weights: a
+    .caffemodel or .h5, copied by layer name. level, stages: what include/exclude rules are matched
+    against. allow_python: False refuses Python layers, which run code of the module that they name.
+    source: the file that a NetParameter came from, for error messages. root: the net that holds this one.
+
+    blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
+    input. Gradients: backward() computes what a loss and a parameter to learn make necessary; the
+    gradient of an input needs `force_backward: true` in the definition.
+
+    Raises ParseError, NetError and LayerError for definitions that make no net, WeightsError for
+    weights that do not fit.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | caffe_pb2.NetParameter | None = None,
+        *args: Any,
+        phase: int | None = None,
+        level: int | None = None,
+        stages: Iterable[str] | None = None,
+        weights: str | Path | None = None,
+        allow_python: bool = True,
+        network_file: str | Path | None = None,
+        root: Net | None = None,
+        source: str = "",
+    ):
+        model = network_file if model is None else model
+        if model is None:
+            raise TypeError("Net(model, phase): the first argument is the path of a prototxt")
+        args, phase, weights = _old_forms(args, phase, weights)
+        level = args[0] if args else level
+        stages = args[1] if len(args) > 1 else stages
+        weights = args[2] if len(args) > 2 else weights
+        if phase is None:
+            raise TypeError("Net(model, phase): give caffe.TRAIN or caffe.TEST as the phase")
+        if phase not in (TRAIN, TEST):
+            raise NetError(f"phase must be caffe.TRAIN (0) or caffe.TEST (1), not {phase!r}")
+
+        self._path = source if isinstance(model, caffe_pb2.NetParameter) else str(model)
+        if isinstance(model, caffe_pb2.NetParameter):
+            param = caffe_pb2.NetParameter()
+            param.CopyFrom(model)
+            upgrade_net(param, "NetParameter")
+        else:
+            param = read_net_upgraded(str(model))
+        param.state.phase = phase
+        if level is not None:
+            param.state.level = level
+        if stages is not None:
+            param.state.stage.extend(s for s in stages if s not in param.state.stage)
+        self.allow_python = allow_python
+        self._build(param, root)
+        if weights is not None:
+            for path in str(weights).split(","):
+                self.copy_from(path.strip())
+
+    # -- building ---------------------------------------------------------------------------------
+
+    def _build(self, param: caffe_pb2.NetParameter, root: Net | None) -> None:
+        filtered = filter_net(param)
+        if log.isEnabledFor(logging.INFO):
+            log.info("Initializing net from parameters: \n%s", filtered)
+        self.param = insert_splits(filtered)
+        self.name: str = self.param.name
+        self.phase: int = self.param.state.phase
+        self.debug_info: bool = self.param.debug_info
+        self.run = root.run if root else ExecutionContext(context.next_net_seed())
+        _check_python(self.param, self.allow_python)
+        self._wiring = wiring = Wiring(self.param, self.run, self._build_subnet, self._locate)
+        self.layers: list[Layer] = wiring.layers
+        self.layer_dict: OrderedDict[str, Layer] = OrderedDict(zip(wiring.layer_names, wiring.layers, strict=True))
+        self.blobs: OrderedDict[str, Blob] = OrderedDict(
+            (name, wiring.blobs[i]) for name, i in wiring.blob_index.items()
+        )
+        self.params: OrderedDict[str, list[Blob]] = OrderedDict(
+            (layer.name, layer.blobs) for layer in wiring.layers if layer.blobs
+        )
+        self.learnable: list[LearnableParam] = wiring.learnable
+        self.inputs: list[str] = wiring.inputs
+        self.outputs: list[str] = wiring.outputs
+        self.memory_used: int = wiring.memory_used
+        self._steps = [
+            Step(layer, self._pick(wiring.bottom_ids[i]), self._pick(wiring.top_ids[i]), wiring.bottom_need_backward[i])
+            for i, layer in enumerate(wiring.layers)
+        ]
+        self._first_user = {min(p.users): [] for p in self.learnable}
+        for p in self.learnable:
+            self._first_user[min(p.users)].append(p)
+        self._hooks: dict[str, list[Callback]] = {k: [] for k in _HOOKS}
+        self._mems: list[SyncedMem] = []
+        for step in self._steps:
+            step.prepare(self.run)
+        self._after_wiring()
+        self._log_fallbacks()
+        log.info("Network initialization done.")
+
+    def _pick(self, ids: Sequence[int]) -> list[Blob]:
+        return [self._wiring.blobs[i] for i in ids]
+
+    def _build_subnet(self, param: caffe_pb2.NetParameter) -> Net:
+        return Net(param, phase=self.phase if hasattr(self, "phase") else param.state.phase, root=self)
+
+    def _locate(self, layer_name: str) -> str:
+        """"net.prototxt:41" for the layer of that name, or "" for a net that came from no file."""
+        if not self._path:
+            return ""
+        try:
+            text = Path(self._path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return Path(self._path).name
+        lines = [str(line) for line, name in layer_lines(text) if name == layer_name]
+        return ":".join([Path(self._path).name, " or ".join(lines)]) if lines else Path(self._path).name
+
+    def _after_wiring(self) -> None:
+        """Note which memory other places may hold: only then do views need care around a pass."""
+        if all(step.kernel.engine == kernels.REFERENCE for step in self._steps):
+            self._mems = []
+            return
+        blobs = (*self._wiring.blobs, *(b for layer in self.layers for b in layer.blobs))
+        self._mems = list(dict.fromkeys(m for b in blobs for m in (b.data_mem, b.diff_mem)))
+
+    def _log_fallbacks(self) -> None:
+        fallen: dict[tuple[str, str], int] = {}
+        for step in self._steps:
+            if step.wanted and step.kernel.engine == kernels.REFERENCE:
+                ready = [name for name in step.wanted if kernels.engine_ready(name)]
+                if ready:
+                    key = (step.layer.type, ready[0])
+                    fallen[key] = fallen.get(key, 0) + 1
+        for (layer_type, engine), count in fallen.items():
+            log.debug("%s: %d layer(s) run on NumPy, since engine %s has no kernel for them", layer_type, count, engine)
+
+    # -- running ------------------------------------------------------------------------------------
+
+    def run_forward(self, start: int = 0, end: int | None = None) -> float:
+        """Run layers start..end (inclusive); returns the objective of those layers."""
+        run, steps = self.run, self._steps[start : None if end is None else end + 1]
+        run.sub_iteration += 1
+        for mem in self._mems:
+            mem.host_written()
+        loss, step = 0.0, None
+        try:
+            if self._hooks["before_forward"] or self._hooks["after_forward"] or self.debug_info:
+                for i, step in enumerate(steps, start):
+                    self._call("before_forward", i)
+                    loss += step.forward(run)
+                    self._call("after_forward", i)
+            else:
+                for step in steps:
+                    loss += step.forward(run)
+        except CaffeError as error:
+            self._place(error, step)
+            raise
+        finally:
+            self.refresh_views()
+        return loss
+
+    def run_backward(
+        self, start: int | None = None, end: int = 0, on_param_ready: Callable[[LearnableParam], Any] | None = None
+    ) -> None:
+        """Run layers start..end (inclusive, downwards). on_param_ready is called with each parameter
+        as soon as its gradient is complete."""
+        start = len(self._steps) - 1 if start is None else start
+        run, needed, step = self.run, self._wiring.layer_need_backward, None
+        for mem in self._mems:
+            mem.host_written()
+        hooked = bool(self._hooks["before_backward"] or self._hooks["after_backward"] or self.debug_info)
+        try:
+            for i in range(start, end - 1, -1):
+                if hooked:
+                    self._call("before_backward", i)
+                if needed[i]:
+                    step = self._steps[i]
+                    step.backward(run)
+                if hooked:
+                    self._call("after_backward", i)
+                if on_param_ready is not None:
+                    for param in self._first_user.get(i, ()):
+                        on_param_ready(param)
+        except CaffeError as error:
+            self._place(error, step)
+            raise
+        finally:
+            self.refresh_views()
+
+    def _place(self, error: CaffeError, step: Step | None) -> None:
+        if isinstance(error, LayerError) and step is not None:
+            error.layer = error.layer or step.layer.name
+            error.layer_type = error.layer_type or step.layer.type
+            error.place = error.place or self._locate(error.layer)
+
+    def _call(self, hook: str, index: int) -> None:
+        for function in self._hooks[hook]:
+            for mem in self._mems:
+                mem.refresh_view()
+            function(index)
+            for mem in self._mems:
+                mem.host_written()
+
+    def reshape(self) -> None:
+        """Let every layer shape its tops anew (after `blobs['data'].reshape(...)`)."""
+        step = None
+        try:
+            for step in self._steps:
+                step.reshape(self.run)
+        except CaffeError as error:
+            self._place(error, step)
+            raise
+        self._after_wiring()
+
+    def forward(
+        self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Run the net, or the layers from `start` to `end` by name.
+
+        kwargs: arrays for the net's inputs by name, all or none of them. blobs: further blobs to
+        return. Returns {blob name: data} of the net's outputs (with `end`: of that layer's tops).
+        """
+        first = self._layer_index(start) if start is not None else 0
+        last = self._layer_index(end) if end is not None else len(self._steps) - 1
+        wanted = [*(self.top_names[end] if end is not None else self.outputs), *(blobs or ())]
+        self._check_names(wanted)
+        if kwargs:
+            self._feed("data", kwargs, self.inputs, "Input blob arguments do not match net inputs.")
+        self.run_forward(first, last)
+        return {name: self.blobs[name].data for name in wanted}
+
+    def backward(
+        self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
+    ) -> dict[str, np.ndarray]:
+        """Run the gradients back through the net, or from layer `start` down to `end`.
+
+        kwargs: gradients of the net's outputs by name, all or none of them. diffs: further blobs whose
+        gradient is returned. Returns {blob name: diff} of the inputs (with `end`: of that layer's bottoms).
+        An input has a gradient only with `force_backward: true` in the net's definition.
+        """
+        first = self._layer_index(start) if start is not None else len(self._steps) - 1
+        last = self._layer_index(end) if end is not None else 0
+        wanted = [*(self.bottom_names[end] if end is not None else self.inputs), *(diffs or ())]
+        self._check_names(wanted)
+        if kwargs:
+            self._feed("diff", kwargs, self.outputs, "Top diff arguments do not match net outputs.")
+        self.run_backward(first, last)
+        return {name: self.blobs[name].diff for name in wanted}
+
+    def _feed(self, which: str, arrays: dict[str, Any], names: list[str], mismatch: str) -> None:
+        if set(arrays) != set(names):
+            raise NetError(f"{mismatch} Given: {', '.join(sorted(arrays))}; the net has: {', '.join(names) or 'none'}")
+        for name, array in arrays.items():
+            blob, array = self.blobs[name], np.asarray(array)
+            if array.shape[:1] != blob.shape[:1]:
+                kind = "Input is not batch sized" if which == "data" else "Diff is not batch sized"
+                raise NetError(
+                    f"{kind}: '{name}' has shape {blob.shape}, the array {array.shape}; use "
+                    f"net.blobs['{name}'].reshape(...) and net.reshape(), or forward_all"
+                )
+            target = blob.data if which == "data" else blob.diff
+            try:
+                target[...] = array
+            except ValueError as error:
+                raise NetError(f"'{name}' has shape {blob.shape}; an array of shape {array.shape} does not fit") from error
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.blobs:
+                raise NetError(f"Unknown blob '{name}'{closest(name, self.blobs)} (blobs: {', '.join(self.blobs)})")
+
+    def _layer_index(self, name: str) -> int:
+        try:
+            return self._wiring.layer_names.index(name)
+        except ValueError:
+            raise NetError(
+                f"Unknown layer '{name}'{closest(name, self.layer_dict)} (layers: {', '.join(self.layer_dict)})"
+            ) from None
+
+    def refresh_views(self) -> None:
+        """Bring arrays that users hold up to date, after parameters were changed elsewhere than on the host."""
+        for mem in self._mems:
+            mem.refresh_view()
+
+    def clear_param_diffs(self) -> None:
+        """Set the gradient of every parameter to zero; backward() adds to it."""
+        for param in self.learnable:
+            param.blob.overwrite_cpu_diff().fill(0)
+
+    # -- callbacks --------------------------------------------------------------------------------------
+
+    def before_forward(self, function: Callback) -> None:
+        """function(layer_index) is called before each layer's forward."""
+        self._hooks["before_forward"].append(function)
+
+    def after_forward(self, function: Callback) -> None:
+        self._hooks["after_forward"].append(function)
+
+    def before_backward(self, function: Callback) -> None:
+        self._hooks["before_backward"].append(function)
+
+    def after_backward(self, function: Callback) -> None:
+        self._hooks["after_backward"].append(function)
+
+    # -- weights ------------------------------------------------------------------------------------------
+
+    def copy_from(self, source: str | Path | caffe_pb2.NetParameter) -> None:
+        """Copy parameters by layer name from a .caffemodel, an .h5, or a NetParameter."""
+        net_weights.copy_from(self, source)
+
+    def save(self, path: str | Path) -> None:
+        """Write the net with its parameters as a .caffemodel."""
+        net_weights.save(self, path)
+
+    def save_hdf5(self, path: str | Path) -> None:
+        """Write the parameters as HDF5, which has no limit of 2 GB."""
+        net_weights.save_hdf5(self, path)
+
+    def load_hdf5(self, path: str | Path) -> None:
+        """Copy parameters by layer name from an HDF5 file."""
+        net_weights.load_hdf5(self, path)
+
+    def share_with(self, other: Net) -> None:
+        """Use other's parameters from now on, for layers of the same name."""
+        net_weights.share_with(self, other)
+        self._after_wiring()
+
+    def to_proto(self, write_diff: bool = False) -> caffe_pb2.NetParameter:
+        """The net's definition with its parameters in it; for large nets, save() is faster."""
+        return net_weights.to_proto(self, write_diff)
+
+    # -- the original's names for what the net is made of ------------------------------------------------
+
+    @property
+    def _layer_names(self) -> list[str]:
+        return self._wiring.layer_names
+
+    @property
+    def _blob_names(self) -> list[str]:
+        return list(self.blobs)
+
+    def _bottom_ids(self, index: int) -> list[int]:
+        return self._wiring.bottom_ids[index]
+
+    def _top_ids(self, index: int) -> list[int]:
+        return self._wiring.top_ids[index]
+
+    @property
+    def top_names(self) -> OrderedDict[str, list[str]]:
+        """{layer name: names of its tops}"""
+        return self._names(self._wiring.top_ids)
+
+    @property
+    def bottom_names(self) -> OrderedDict[str, list[str]]:
+        """{layer name: names of its bottoms}"""
+        return self._names(self._wiring.bottom_ids)
+
+    def _names(self, ids: list[list[int]]) -> OrderedDict[str, list[str]]:
+        names = self._wiring.blob_names
+        return OrderedDict((layer, [names[i] for i in ids[k]]) for k, layer in enumerate(self._wiring.layer_names))
+
+    @property
+    def blob_loss_weights(self) -> OrderedDict[str, float]:
+        """{blob name: its weight in the objective}"""
+        return OrderedDict((name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items())
+
+    def __repr__(self) -> str:
+        phase = "TRAIN" if self.phase == TRAIN else "TEST"
+        return f"<caffe.Net '{self.name}' {phase}: {len(self.layers)} layers, {len(self.blobs)} blobs>"
+
+
+_HOOKS = ("before_forward", "after_forward", "before_backward", "after_backward")
+
+
+def _old_forms(args: tuple, phase: int | None, weights: Any) -> tuple[tuple, int | None, Any]:
+    """Net(model, phase, level, stages, weights) and the older Net(model, weights, phase)."""
+    if args and isinstance(args[0], (str, Path)):
+        if len(args) < 2 and phase is None:
+            raise TypeError("Net(model, weights, phase): give caffe.TRAIN or caffe.TEST as the phase")
+        weights, args = args[0], args[1:]
+    if args:
+        phase, args = args[0], args[1:]
+    return args, phase, weights
+
+
+def _engine_field(param: caffe_pb2.LayerParameter) -> str:
+    """What the layer's own parameters say as `engine:`, or ""."""
+    for _, value in param.ListFields():
+        if isinstance(value, Message):
+            engine = value.DESCRIPTOR.fields_by_name.get("engine")
+            if engine is not None and value.HasField("engine"):
+                return engine.enum_type.values_by_number[value.engine].name
+    return ""
+
+
+def _check_python(param: caffe_pb2.NetParameter, allowed: bool) -> None:
+    if not allowed:
+        for layer in param.layer:
+            if layer.type == "Python":
+                raise LayerError(
+                    f"Python layers are refused (allow_python=False), since they run code of the module "
+                    f"'{layer.python_param.module}'",
+                    layer=layer.name,
+                    layer_type="Python",
+                )

@@ -1,0 +1,41 @@
+"""SolverFactory: `type: "..."` of a SolverParameter to the class that solves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .errors import SolverError, closest
+
+if TYPE_CHECKING:
+    from .solver import Solver
+
+_C = TypeVar("_C", bound="type[Solver]")
+
+_solvers: dict[str, Any] = {}
+
+
+def register_solver(type: str) -> Callable[[_C], _C]:
+    """Class decorator: `type: "..."` in a solver prototxt makes this class."""
+
+    def decorate(cls: _C) -> _C:
+        if type in _solvers:
+            raise SolverError(f"solver type '{type}' is registered already, by {_solvers[type].__qualname__}")
+        cls.type = type
+        _solvers[type] = cls
+        return cls
+
+    return decorate
+
+
+def solver_type_list() -> list[str]:
+    return sorted(_solvers)
+
+
+def solver_class(type: str) -> type[Solver]:
+    """Raises SolverError, in the original's words, for a type that nobody registered."""
+    if type not in _solvers:
+        raise SolverError(
+            f"Unknown solver type: {type} (known types: {', '.join(solver_type_list())}){closest(type, _solvers)}"
+        )
+    return _solvers[type]
