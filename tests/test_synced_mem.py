@@ -1,0 +1,174 @@
+"""Places, freshness, capacity, and views that users hold."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from fake_engine import FakePlace
+
+from caffe.synced_mem import SyncedMem
+
+
+@pytest.fixture
+def place() -> FakePlace:
+    return FakePlace()
+
+
+def reversed_(mem: SyncedMem) -> tuple[str, int]:
+    return ("reversed", mem.size)
+
+
+def test_memory_is_zero_and_allocated_at_first_use() -> None:
+    mem = SyncedMem(5)
+    assert mem.capacity == 0
+    assert mem.read()[:5].tolist() == [0] * 5
+    assert mem.capacity == 5
+
+
+def test_host_memory_is_aligned() -> None:
+    for size in (1, 3, 1000):
+        assert SyncedMem(size).read().ctypes.data % 64 == 0
+
+
+def test_reading_elsewhere_copies_once(place: FakePlace) -> None:
+    mem = SyncedMem(3)
+    mem.write()[:3] = [1, 2, 3]
+    for _ in range(3):
+        assert mem.read_in(place, reversed_(mem)).cells.tolist() == [3, 2, 1]
+    assert place.counts["from_host"] == 1
+    assert mem.read()[:3].tolist() == [1, 2, 3]
+    assert place.counts["to_host"] == 0
+
+
+def test_writing_elsewhere_makes_the_host_stale_until_read(place: FakePlace) -> None:
+    mem = SyncedMem(3)
+    mem.write()[:3] = 7
+    mem.write_in(place, reversed_(mem)).cells[...] = [1, 2, 3]
+    assert not mem.host_fresh
+    assert mem.read()[:3].tolist() == [3, 2, 1]
+    mem.read()
+    assert place.counts == {"allocate": 1, "to_host": 1}
+
+
+def test_writing_on_the_host_makes_the_place_stale(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    mem.read_in(place, reversed_(mem))
+    mem.modify()[:2] = [5, 6]
+    assert mem.read_in(place, reversed_(mem)).cells.tolist() == [6, 5]
+    assert place.counts["from_host"] == 2
+
+
+def test_two_layouts_of_one_place_convert_within_it(place: FakePlace) -> None:
+    mem = SyncedMem(6)
+    matrix = ("transposed", 2, 3)
+    mem.write_in(place, matrix).cells[...] = [0, 3, 1, 4, 2, 5]
+    assert mem.read_in(place, reversed_(mem)).cells.tolist() == [5, 4, 3, 2, 1, 0]
+    assert place.counts["convert"] == 1 and place.counts["to_host"] == 0
+    # Writing one layout makes the other stale.
+    mem.modify_in(place, reversed_(mem)).cells[...] = 9
+    assert mem.read_in(place, matrix).cells.tolist() == [9] * 6
+    assert mem.fresh_in(place) == [reversed_(mem), matrix] or set(mem.fresh_in(place)) == {reversed_(mem), matrix}
+
+
+def test_modify_elsewhere_starts_from_the_fresh_values(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    mem.write()[:2] = [1, 2]
+    mem.modify_in(place, reversed_(mem)).cells[...] += 10
+    assert mem.read()[:2].tolist() == [11, 12]
+
+
+def test_places_take_float32_only(place: FakePlace) -> None:
+    with pytest.raises(TypeError, match="float32"):
+        SyncedMem(2, np.float64).read_in(place, ("reversed", 2))
+
+
+def test_resize_keeps_memory_and_values_while_they_fit() -> None:
+    mem = SyncedMem(6)
+    mem.write()[:6] = range(6)
+    before = mem.host
+    mem.resize(3)
+    assert mem.read() is before and mem.read()[:3].tolist() == [0, 1, 2]
+    mem.resize(6)
+    assert mem.read() is before and mem.read()[:6].tolist() == list(range(6))
+    mem.resize(7)
+    assert mem.read() is not before and mem.read()[:7].tolist() == [0] * 7
+
+
+def test_resize_forgets_copies_elsewhere_and_never_shows_leftovers(place: FakePlace) -> None:
+    mem = SyncedMem(4)
+    mem.write()[:4] = 5
+    mem.write_in(place, reversed_(mem)).cells[...] = 8
+    mem.resize(2)
+    assert mem.read()[:2].tolist() == [0, 0]
+    assert place.counts["to_host"] == 0
+
+
+def test_a_view_is_tracked_while_any_slice_of_it_lives() -> None:
+    mem = SyncedMem(12)
+    view = mem.export().reshape(3, 4)
+    part = view[1:][:, ::2].T
+    del view
+    gc.collect()
+    assert mem.exporter() is not None
+    part[...] = 3
+    assert mem.read()[:12].sum() == 3 * part.size
+    del part
+    gc.collect()
+    assert mem.exporter() is None
+
+
+def test_two_exports_share_one_exporter() -> None:
+    mem = SyncedMem(2)
+    a, b = mem.export(), mem.export()
+    a[0] = 4
+    assert b[0] == 4
+    del a
+    assert mem.exporter() is not None
+    del b
+    assert mem.exporter() is None
+
+
+def test_values_written_through_a_view_reach_the_place(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    view = mem.export()
+    mem.read_in(place, reversed_(mem))
+    view[...] = [1, 2]
+    mem.host_written()  # what a net does before a pass
+    assert mem.read_in(place, reversed_(mem)).cells.tolist() == [2, 1]
+
+
+def test_values_computed_in_the_place_reach_the_view(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    view = mem.export()
+    mem.write_in(place, reversed_(mem)).cells[...] = [8, 9]
+    mem.refresh_view()  # what a net does after a pass
+    assert view.tolist() == [9, 8]
+
+
+def test_without_a_view_a_pass_copies_nothing(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    mem.export()[...] = 1
+    mem.write_in(place, reversed_(mem)).cells[...] = 2
+    mem.host_written()
+    mem.refresh_view()
+    assert place.counts["to_host"] == 0 and not mem.host_fresh
+
+
+def test_memory_behind_a_view_is_not_taken_when_it_grows() -> None:
+    mem = SyncedMem(2)
+    view = mem.export()
+    view[...] = 1
+    mem.resize(1000)
+    mem.write()[:1000] = 5
+    assert view.tolist() == [1, 1]
+    assert mem.exporter() is None
+
+
+def test_aliases_see_one_freshness(place: FakePlace) -> None:
+    mem = SyncedMem(2)
+    alias = mem
+    alias.write_in(place, reversed_(mem)).cells[...] = 4
+    assert mem.read()[:2].tolist() == [4, 4]
+    assert alias.host_fresh
