@@ -1,3 +1,35 @@
-"""Caffe for today: the `caffe` package."""
+"""Caffe for today: nets, solvers and layers of BVLC Caffe 1.0, in Python.
+
+    net = caffe.Net("deploy.prototxt", "weights.caffemodel", caffe.TEST)
+
+`caffe.__version__` is the level of compatibility with the original; the distribution's own version is
+`caffe.version.DISTRIBUTION`.
+"""
 
 from __future__ import annotations
+
+from . import layer_types as layer_types
+from .blob import Blob as Blob
+from .callbacks import SolverAction as SolverAction
+from .callbacks import SolverCallback as SolverCallback
+from .context import root_solver as root_solver
+from .context import set_device as set_device
+from .context import set_mode_cpu as set_mode_cpu
+from .context import set_mode_gpu as set_mode_gpu
+from .context import set_random_seed as set_random_seed
+from .context import set_solver_count as set_solver_count
+from .context import set_solver_rank as set_solver_rank
+from .context import solver_count as solver_count
+from .context import solver_rank as solver_rank
+from .errors import CaffeError as CaffeError
+from .layer import Layer as Layer
+from .layer_registry import layer_type_list as layer_type_list
+from .layer_registry import register_layer as register_layer
+from .net import Net as Net
+from .proto.caffe_pb2 import TEST as TEST
+from .proto.caffe_pb2 import TRAIN as TRAIN
+from .solver import Solver as Solver
+from .solver_registry import get_solver as get_solver
+from .solver_registry import register_solver as register_solver
+from .solvers import SGDSolver as SGDSolver
+from .version import __version__ as __version__

@@ -19,7 +19,10 @@ from .blob import Blob, proto_shape, same_shape
 from .errors import WeightsError, closest
 from .proto import caffe_pb2
 from .upgrade_proto import upgrade_net
-from .wire import WireBlob, net_binary_size, read_net_binary, write_net_binary
+try:
+    from .wire import WireBlob, net_binary_size, read_net_binary, write_net_binary
+except ImportError:
+    pass
 
 if TYPE_CHECKING:
     from .net import Net

@@ -19,7 +19,10 @@ from .atomic_file import atomic_write, temporary_name
 from .blob import proto_shape
 from .errors import SnapshotError
 from .proto import caffe_pb2
-from .wire import WireBlob, read_solver_state, write_solver_state
+try:
+    from .wire import WireBlob, read_solver_state, write_solver_state
+except ImportError:
+    pass
 
 if TYPE_CHECKING:
     from .solvers.sgd import SGDSolver

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import SolverError, closest
+from .proto import caffe_pb2
+from .upgrade_proto import read_solver_upgraded
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -39,3 +42,10 @@ def solver_class(type: str) -> type[Solver]:
             f"Unknown solver type: {type} (known types: {', '.join(solver_type_list())}){closest(type, _solvers)}"
         )
     return _solvers[type]
+
+
+def get_solver(param: str | Path | caffe_pb2.SolverParameter) -> Solver:
+    """The solver that a solver prototxt (or message) asks for by its `type`."""
+    if not isinstance(param, caffe_pb2.SolverParameter):
+        param = read_solver_upgraded(str(param))
+    return solver_class(param.type)(param)

@@ -1,3 +1,3 @@
-"""The six solvers, one file each; importing this package registers them all."""
+"""The solvers, one file each; importing this package registers them all."""
 
-from . import sgd as sgd
+from .sgd import SGDSolver as SGDSolver
