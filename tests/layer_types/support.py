@@ -14,18 +14,25 @@ from caffe.proto import caffe_pb2
 
 
 def build(
-    text: str, *bottoms: np.ndarray, tops: int = 1, dtype: type = np.float64, phase: int = caffe_pb2.TRAIN, seed: int = 1
+    text: str,
+    *bottoms: np.ndarray,
+    tops: int = 1,
+    dtype: type = np.float64,
+    phase: int = caffe_pb2.TRAIN,
+    seed: int = 1,
+    in_place: bool = False,
 ) -> tuple[Layer, list[Blob], list[Blob]]:
     """Layer from the inside of a `layer { }` block, with these bottoms, set up and reshaped.
 
     dtype is that of the blobs; parameters are created in float32 and widened to it.
+    in_place: the only top is the first bottom.
     """
     param = caffe_pb2.LayerParameter(name="L", phase=phase)
     text_format.Merge(text, param)
     bottom = [Blob(np.shape(x), dtype) for x in bottoms]
     for blob, x in zip(bottom, bottoms, strict=True):
         blob.data[...] = x
-    top = [Blob((), dtype) for _ in range(tops)]
+    top = bottom[:1] if in_place else [Blob((), dtype) for _ in range(tops)]
     layer = create_layer(param)
     layer.run = ExecutionContext((seed, 0))
     layer.setup(bottom, top)

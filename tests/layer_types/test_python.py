@@ -12,7 +12,6 @@ from caffe import context
 from caffe.errors import LayerError
 from caffe.gradient_check import check_gradient
 from caffe.kernels import PythonKernel, select
-from caffe.layer_types import python
 from layer_types import support
 
 MODULE = '''
@@ -146,16 +145,6 @@ def test_faults_inside_the_module_pass_with_a_note(module, error):
     with pytest.raises(error) as caught:
         support.build(text("Old", module), X)
     assert caught.value.__notes__ == [f"while importing python_param.module '{module}'"]
-
-
-def test_python_layers_can_be_forbidden():
-    token = python.allowed.set(False)
-    try:
-        with pytest.raises(LayerError, match="not allowed in this net.*user_layers.*Old"):
-            support.build(text("Old"), X)
-    finally:
-        python.allowed.reset(token)
-    assert "user_layers" not in sys.modules
 
 
 def test_share_in_parallel_is_refused_among_ranks():

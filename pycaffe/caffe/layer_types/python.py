@@ -19,7 +19,7 @@ for all ranks, which is refused where there are several: each rank is a process 
 
 setup may add parameters with self.blobs.add_blob(shape…); reshape is called before every forward.
 What the user's code raises passes unchanged, with a note that names the layer. Raises LayerError for a
-module or class that is not there, and where Python layers are forbidden (`allowed`).
+module or class that is not there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from .. import context
 from ..blob import Blob
@@ -37,9 +36,6 @@ from ..errors import LayerError, closest
 from ..layer import Layer
 from ..layer_registry import register_creator
 from ..proto import caffe_pb2
-
-# False while a net is built from a prototxt whose code must not run: `token = allowed.set(False)`.
-allowed: ContextVar[bool] = ContextVar("caffe_python_layers_allowed", default=True)
 
 
 def create(param: caffe_pb2.LayerParameter) -> Layer:
@@ -50,8 +46,6 @@ def create(param: caffe_pb2.LayerParameter) -> Layer:
     def error(message: str) -> LayerError:
         return LayerError(message, layer=param.name, layer_type=param.type)
 
-    if not allowed.get():
-        raise error(f"Python layers are not allowed in this net, but {where} would run code of that module")
     for field in ("module", "layer"):
         if not getattr(fields, field):
             raise error(f"python_param.{field} must be given: {where}")

@@ -1,0 +1,32 @@
+"""TanH: the hyperbolic tangent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..blob import Blob
+from ..layer_registry import register_layer
+from ._neuron import NeuronLayer
+
+
+@register_layer("TanH")
+class TanHLayer(NeuronLayer):
+    """y = tanh(x).
+
+    bottom[0]: any shape, any real. top[0]: the same shape, in [-1, 1]; may be the bottom.
+    tanh_param: engine (DEFAULT, CAFFE, CUDNN: the same numbers).
+    Gradient: (1 - y²) dy, from the top's values.
+    """
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        np.tanh(bottom[0].cpu_data(), out=top[0].overwrite_cpu_data())
+
+    def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
+        if not propagate_down[0]:
+            return
+        y, dy, dx = top[0].cpu_data(), top[0].cpu_diff(), bottom[0].overwrite_cpu_diff()
+        slope = np.square(y, out=self.scratch(y))
+        np.subtract(1, slope, out=slope)
+        np.multiply(dy, slope, out=dx)
