@@ -70,8 +70,8 @@ class LMDBReader(DB):
         newest = self._file.newest()
         if not 0 <= newest.transaction - self._snapshot.transaction <= 1:
             raise self.error(
-                "another process wrote to it while it was being read (transaction "
-                f"{self._snapshot.transaction}, now {newest.transaction}); let the writer finish and start again"
+                f"another process wrote to it while it was being read (transaction {newest.transaction} "
+                f"after {self._snapshot.transaction}); let the writer finish, then start again"
             )
 
     def close(self) -> None:

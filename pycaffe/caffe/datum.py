@@ -1,0 +1,166 @@
+"""Datum: one record of a database, read from its wire bytes.
+
+A database of one kind of image repeats the same first and last bytes: dimensions before the pixels,
+label and flag after them. DatumParser remembers them, so that most records cost two comparisons
+instead of a walk through the fields.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .errors import DataError
+
+_MOST_TAILS = 4096
+
+
+class Datum(NamedTuple):
+    """channels, height, width: 0 where an encoded image does not say. label: int32.
+    encoded: data is an image file (JPEG, PNG ...). data: the file, or channels x height x width bytes.
+    float_data: values instead of data, float32, or None."""
+
+    channels: int
+    height: int
+    width: int
+    label: int
+    encoded: bool
+    data: memoryview
+    float_data: np.ndarray | None
+
+
+class DatumParser:
+    """Reads serialised Datums; fields it does not know are passed over."""
+
+    def __init__(self) -> None:
+        # All bytes before the pixels of the last raw record, how many pixels, and for all bytes seen after
+        # them, what both say. One attribute, so that threads see it change at once.
+        self._known: tuple[bytes, int, dict[bytes, tuple[int, int, int, int]]] = (b"", 0, {})
+
+    def parse(self, value: bytes) -> Datum:
+        """Raises DataError when value is no Datum or has not as many pixels as its dimensions say."""
+        head, size, tails = self._known
+        if size and value.startswith(head):
+            start = len(head)
+            stop = start + size
+            numbers = tails.get(value[stop:])
+            if numbers is not None and len(value) >= stop:
+                return Datum(*numbers, False, memoryview(value)[start:stop], None)
+        try:
+            datum, start = _walk(value)
+        except (IndexError, ValueError) as error:
+            why = "it ends too early" if isinstance(error, IndexError) else error
+            raise DataError(f"this is no Datum: {why}") from error
+        check(datum)
+        if start and not datum.encoded and datum.float_data is None:
+            self._remember(value[:start], value[start + len(datum.data) :], datum)
+        return datum
+
+    def _remember(self, head: bytes, tail: bytes, datum: Datum) -> None:
+        known = self._known
+        if head != known[0] or len(known[2]) >= _MOST_TAILS:
+            known = self._known = (head, len(datum.data), {})
+        known[2][tail] = datum[:4]
+
+
+def check(datum: Datum) -> None:
+    """Raises DataError unless the dimensions and the amount of data agree."""
+    if datum.encoded:
+        return
+    count = datum.channels * datum.height * datum.width
+    values = len(datum.data) if len(datum.data) or datum.float_data is None else datum.float_data.size
+    size = f"a Datum of {datum.channels} x {datum.height} x {datum.width} (channels x height x width)"
+    if min(datum.channels, datum.height, datum.width) < 1:
+        but = f" but {values} bytes of data; is it an encoded image without encoded: true?" if values else ""
+        raise DataError(f"{size} has no pixels{but}")
+    if values != count:
+        raise DataError(f"{size} must have {count} values, not {values}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a varint of more than 64 bits")
+
+
+def _int32(value: int) -> int:
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+def _walk(value: bytes) -> tuple[Datum, int]:
+    """The Datum, and where its data begins (0 when it has none)."""
+    numbers = {1: 0, 2: 0, 3: 0, 5: 0, 7: 0}
+    begin = end = at = 0
+    floats: list[np.ndarray] = []
+    size = len(value)
+    while at < size:
+        tag, at = _varint(value, at)
+        field, wire = tag >> 3, tag & 7
+        if wire == 0 and field:
+            number, at = _varint(value, at)
+            if field in numbers:
+                numbers[field] = number
+        elif wire == 2 and field:
+            length, at = _varint(value, at)
+            if at + length > size:
+                raise ValueError(f"field {field} of {length} bytes at byte {at} of {size}")
+            if field == 4:
+                begin, end = at, at + length
+            elif field == 6:
+                if length % 4:
+                    raise ValueError(f"{length} bytes of float_data")
+                floats.append(np.frombuffer(value, "<f4", length // 4, at))
+            at += length
+        elif wire == 5 and field == 6:
+            run, at = _floats(value, at)
+            floats.append(run)
+        else:
+            at = _pass_over(value, field, wire, at)
+    data = memoryview(value)[begin:end]
+    float_data = np.concatenate(floats) if floats else None
+    channels, height, width, label = (_int32(numbers[i]) for i in (1, 2, 3, 5))
+    return Datum(channels, height, width, label, bool(numbers[7]), data, float_data), begin
+
+
+def _floats(value: bytes, at: int) -> tuple[np.ndarray, int]:
+    """A run of single floats, each with its own tag, of which the first starts at `at`."""
+    count = (len(value) - at + 1) // 5
+    if not count:
+        raise IndexError
+    rows = np.frombuffer(value, np.uint8, 5 * count, at - 1).reshape(count, 5)
+    others = np.flatnonzero(rows[:, 0] != 0x35)
+    count = int(others[0]) if others.size else count
+    return np.ascontiguousarray(rows[:count, 1:]).view("<f4").ravel(), at - 1 + 5 * count
+
+
+def _pass_over(value: bytes, field: int, wire: int, at: int) -> int:
+    """The place after an unknown field of fixed size or a group, whose tag ends at `at`."""
+    groups: list[int] = []
+    while True:
+        if not field:
+            raise ValueError("a field with the number 0")
+        if wire == 0:
+            _, at = _varint(value, at)
+        elif wire == 2:
+            length, at = _varint(value, at)
+            at += length
+        elif wire in (1, 5):
+            at += 8 if wire == 1 else 4
+        elif wire == 3:
+            groups.append(field)
+        elif wire != 4 or not groups or groups.pop() != field:
+            raise ValueError(f"field {field} of wire type {wire} out of place")
+        if at > len(value):
+            raise IndexError
+        if not groups:
+            return at
+        tag, at = _varint(value, at)
+        field, wire = tag >> 3, tag & 7
