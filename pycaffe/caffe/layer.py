@@ -94,10 +94,11 @@ class Layer:
         raise self.error("this layer defines no forward(bottom, top)")
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
-        raise self.error(
-            "this layer has no gradient, but the net needs one through it: leave out force_backward, or set "
-            "propagate_down: false, or stop learning the parameters before it (lr_mult: 0)"
-        )
+        if any(propagate_down) or any(self.param_propagate_down):
+            raise self.error(
+                "this layer has no gradient, but the net needs one through it: leave out force_backward, or "
+                "set propagate_down: false, or stop learning the parameters before it (lr_mult: 0)"
+            )
 
     def allow_force_backward(self, bottom_index: int) -> bool:
         """May force_backward ask for this bottom's gradient? (Not for labels.)"""
