@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import fake_engine
 from caffe import context, kernels
 
 SEED = 1701
 
 # An engine joins here; its test bodies are there already.
-ENGINES = (kernels.REFERENCE, "fake")
+ENGINES = (kernels.REFERENCE, fake_engine.ENGINE)
 
 # Repeatable and bounded; `scripts/test full` looks further.
 settings.register_profile("usual", derandomize=True, max_examples=50, deadline=None, database=None)
@@ -33,8 +34,6 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     Where an engine cannot run, the test is skipped with the reason and cure that the engine gives.
     """
     name: str = request.param
-    if name == "fake":
-        pytest.importorskip("fake_engine")
     if not kernels.engine_ready(name):
         pytest.skip(kernels.engine_reason(name))
     monkeypatch.setenv("CAFFE_ENGINE", name)

@@ -93,13 +93,23 @@ class FakeKernel(Kernel):
 
 @kernel("ReLU", engine=ENGINE)
 class FakeReLU(FakeKernel):
+    """Works only without a negative slope."""
+
+    @classmethod
+    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
+        return super().supports(layer, bottom) and layer.layer_param.relu_param.negative_slope == 0
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layout = reversed_layout(bottom[0])
         values = self.read(bottom[0].data_mem, layout).copy()
         self.write(top[0].data_mem, layout)[...] = np.maximum(values, 0)
 
     def backward(
-        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
     ) -> None:
         if propagate_down[0]:
             layout = reversed_layout(bottom[0])
@@ -127,7 +137,11 @@ class FakeInnerProduct(FakeKernel):
         self.write(top[0].data_mem, transposed(top[0]))[...] = y.ravel()
 
     def backward(
-        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
     ) -> None:
         weight, bias = self.layer.blobs
         outputs, inputs = weight.shape

@@ -17,18 +17,18 @@ RECORDED = json.loads((golden.GOLDEN / "rejects" / "rejects.json").read_text(enc
 KEPT_WORDS = {
     "unknown_type": "Unknown layer type: Nonsense (known types: ",
     "unknown_bottom": "Unknown bottom blob 'zzz' (layer 'r', bottom index 0)",
-    "duplicate_top": "Top blob 't0' produced by multiple sources.",
-    "share_strict": "Cannot share param 'w' owned by layer 'a' with layer 'b'; shape mismatch.",
-    "share_lr_mismatch": "Shared param 'w' has mismatched lr_mult.",
+    "duplicate_top": "Top blob 't0' produced by multiple sources",
+    "share_strict": "Cannot share param 'w' owned by layer 'a' with layer 'b'; shape mismatch",
+    "share_lr_mismatch": "Shared param 'w' has mismatched lr_mult",
     "too_many_params": "Too many params specified for layer L",
-    "loss_weight_count": "loss_weight must be unspecified or specified once per top blob.",
-    "eltwise_coeff_count": "Eltwise Layer takes one coefficient per bottom blob.",
+    "loss_weight_count": "loss_weight must be unspecified or specified once per top blob",
+    "eltwise_coeff_count": "Eltwise Layer takes one coefficient per bottom blob",
     "softmaxloss_label_count": "Number of labels must match number of predictions",
-    "conv_both_kernels": "Either kernel_size or kernel_h/w should be specified; not both.",
-    "concat_shapes": "All inputs must have the same shape, except at concat_axis.",
+    "conv_both_kernels": "Either kernel_size or kernel_h/w should be specified; not both",
+    "concat_shapes": "All inputs must have the same shape, except at concat_axis",
     "lrn_even": "LRN only supports odd values for local_size",
     "reshape_count": "output count must match input count",
-    "accuracy_topk": "top_k must be less than or equal to the number of classes.",
+    "accuracy_topk": "top_k must be less than or equal to the number of classes",
 }
 
 
