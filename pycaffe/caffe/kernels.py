@@ -148,6 +148,11 @@ def engine_reason(name: str) -> str:
     return _engines[name].reason if name in _engines else ""
 
 
+def engine_description(name: str) -> str:
+    """What a ready engine says of itself (its version, its device), or ""."""
+    return _engines[name].describe() if name in _engines else ""
+
+
 def kernel(layer_type: str, engine: str) -> Callable[[_K], _K]:
     """Class decorator that adds a row to the table."""
 

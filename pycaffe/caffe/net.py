@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from . import context, kernels, net_weights
+from . import context, debug_info, kernels, net_weights
 from .blob import Blob
 from .errors import CaffeError, LayerError, NetError, closest
 from .execution import ExecutionContext
@@ -227,6 +227,8 @@ class Net:
                 for i, step in enumerate(steps, start):
                     self._call("before_forward", i)
                     loss += step.forward(run)
+                    if self.debug_info:
+                        debug_info.log_forward(self, i)
                     self._call("after_forward", i)
             else:
                 for step in steps:
@@ -255,11 +257,15 @@ class Net:
                 if needed[i]:
                     step = self._steps[i]
                     step.backward(run)
+                    if self.debug_info:
+                        debug_info.log_backward(self, i)
                 if hooked:
                     self._call("after_backward", i)
                 if on_param_ready is not None:
                     for param in self._first_user.get(i, ()):
                         on_param_ready(param)
+            if self.debug_info and start == len(self._steps) - 1 and end == 0:
+                debug_info.log_totals(self)
         except CaffeError as error:
             self._place(error, step)
             raise

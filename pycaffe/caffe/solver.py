@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from . import context, snapshot
+from . import context, debug_info, snapshot
 from .callbacks import SolverAction, SolverCallback
-from .errors import SolverError
+from .errors import SnapshotError, SolverError, WeightsError
 from .lr_policies import check_policy, learning_rate
 from .net import TEST, TRAIN, Net
 from .net_wiring import LearnableParam
@@ -30,6 +31,7 @@ class Solver:
 
     net, test_nets: the nets, which share their parameters. iter: iterations done. lr: the rate of the
     coming iteration. param: the recipe, which may be changed while running (base_lr, display ...).
+    last_snapshot: path of the latest .solverstate written, or "".
 
     A subclass says how a gradient becomes an update: `init_history` and `compute_update`.
     Raises SolverError for a recipe that cannot be run.
@@ -60,6 +62,8 @@ class Solver:
         self.loss_window: deque[float] = deque(maxlen=self.param.average_loss)
         self.smoothed_loss = 0.0
         self.stopped_early = False
+        self.last_snapshot = ""
+        self._warned = False
         self.action: Callable[[], SolverAction] = lambda: SolverAction.NONE
         self._callbacks: list[SolverCallback] = []
         self._lap = (time.perf_counter(), 0)
@@ -198,7 +202,7 @@ class Solver:
                 request = self.action()
                 if request is SolverAction.SNAPSHOT or (param.snapshot and self.iter % param.snapshot == 0):
                     if context.root_solver():
-                        self.snapshot()
+                        self._snapshot_on_the_way()
                 if request is SolverAction.STOP:
                     self.stopped_early = True
                     break
@@ -220,6 +224,10 @@ class Solver:
         # The mean is computed anew: a running sum never recovers from one huge loss.
         self.loss_window.append(loss)
         self.smoothed_loss = sum(self.loss_window) / len(self.loss_window)
+        if not self._warned and not math.isfinite(loss):
+            self._warned = True
+            where = debug_info.first_nonfinite(self.net) or "all blobs are finite, but their sum is not"
+            log.warning("Iteration %d: the loss is %g. It appears first in %s", self.iter, loss, where)
 
     def _display(self) -> None:
         now, (then, since) = time.perf_counter(), self._lap
@@ -282,7 +290,7 @@ class Solver:
             request = self.action()
             while request is not SolverAction.NONE:
                 if request is SolverAction.SNAPSHOT:
-                    self.snapshot()
+                    self._snapshot_on_the_way()
                 else:
                     self.stopped_early = True
                     break
@@ -307,8 +315,17 @@ class Solver:
     # -- snapshots ----------------------------------------------------------------------------------------
 
     def snapshot(self) -> str:
-        """Write the net and the solver's state; returns the path of the .solverstate."""
-        return snapshot.write(self)
+        """Write the net and the solver's state; returns the path of the .solverstate, which is also
+        `last_snapshot` from then on. Raises SnapshotError."""
+        self.last_snapshot = snapshot.write(self)
+        return self.last_snapshot
+
+    def _snapshot_on_the_way(self) -> None:
+        """A full disk ends no training: the next snapshot may find room."""
+        try:
+            self.snapshot()
+        except (SnapshotError, WeightsError) as error:
+            log.warning("%s. Training goes on without this snapshot", error)
 
     def restore(self, path: str | Path) -> None:
         """Continue from a .solverstate (or .solverstate.h5)."""

@@ -1,0 +1,150 @@
+"""The flags: those of the original's caffe tool, and those that every command takes.
+
+As in the original, `caffe train`, `test`, `time` and `device_query` take each other's flags, so that one
+flag file serves them all; a flag that does nothing there is warned of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+
+from caffe import context, kernels
+from caffe.errors import CaffeError, EngineError
+from caffe.logs import LogOptions
+
+log = logging.getLogger("caffe.tools")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What was typed, or the defaults."""
+
+    gpu: str = ""
+    iterations: int = 50
+    level: int | None = None
+    model: str = ""
+    phase: str = ""
+    sighup_effect: str = "snapshot"
+    sigint_effect: str = "stop"
+    snapshot: str = ""
+    solver: str = ""
+    stage: str = ""
+    weights: str = ""
+
+    @property
+    def stages(self) -> list[str]:
+        return [stage for stage in self.stage.split(",") if stage]
+
+
+HELP = {
+    "gpu": "Run in GPU mode on the device of this number.",
+    "iterations": "The number of iterations to run.",
+    "level": "Network level.",
+    "model": "The model definition, a prototxt.",
+    "phase": "Network phase, TRAIN or TEST; only used for 'time'.",
+    "sighup_effect": "Action to take when a SIGHUP signal is received: snapshot, stop or none.",
+    "sigint_effect": "Action to take when a SIGINT signal (Ctrl-C) or SIGTERM is received: snapshot, stop or none.",
+    "snapshot": "The .solverstate to resume training from.",
+    "solver": "The solver definition, a prototxt.",
+    "stage": "Network stages (not to be confused with phase), separated by ','.",
+    "weights": "The pretrained weights to begin with, separated by ','; not together with snapshot.",
+}
+
+_LOG_HELP = {
+    "logtostderr": "The log goes to stderr and to no file.",
+    "alsologtostderr": "The log goes to stderr beside the files in log_dir.",
+    "stderrthreshold": "With alsologtostderr=false: severity from which on stderr shows messages (0 to 3).",
+    "minloglevel": "Messages below this severity are dropped: 0 INFO, 1 WARNING, 2 ERROR, 3 FATAL.",
+    "v": "1 or more: verbose messages too.",
+    "log_dir": "Folder for log files; a link caffe.INFO leads to the latest.",
+}
+
+
+def _option(name: str, default: Any, help: str, hidden: bool = False) -> click.Option:
+    kind = {bool: click.BOOL, int: click.INT}.get(type(default), click.STRING)
+    return click.Option([f"-{name}", f"--{name}", name], default=default, type=kind, help=help, hidden=hidden)
+
+
+def log_options() -> list[click.Option]:
+    """glog's flags, for every command; what the environment says is their default."""
+    environment = LogOptions.from_environment()
+    return [_option(f.name, getattr(environment, f.name), _LOG_HELP[f.name]) for f in fields(LogOptions)]
+
+
+def brew_options(shown: Sequence[str] | None = None) -> list[click.Option]:
+    """The flags of the original's tool. shown: those that a command's help shows."""
+    options = []
+    for field in fields(Flags):
+        hidden = shown is not None and field.name not in shown
+        options.append(_option(field.name, field.default, HELP[field.name], hidden))
+    next(option for option in options if option.name == "level").type = click.INT
+    return options
+
+
+def brew_command(name: str, *uses: str) -> Callable[[Callable[[Flags], None]], click.Command]:
+    """Decorator: a command with the original's flags. uses: the flags that mean something to it."""
+
+    def decorate(function: Callable[[Flags], None]) -> click.Command:
+        def callback(**values: Any) -> None:
+            source = click.get_current_context().get_parameter_source
+            for flag in values:
+                given = source(flag) is click.core.ParameterSource.COMMANDLINE
+                if given and flag not in uses and values[flag] != getattr(Flags, flag):
+                    log.warning("the flag -%s has no effect in caffe %s", flag, name)
+            function(Flags(**values))
+
+        return click.Command(name, params=list(brew_options(uses)), callback=callback, help=function.__doc__)
+
+    return decorate
+
+
+def positive_iterations(flags: Flags) -> int:
+    if flags.iterations < 1:
+        raise click.UsageError(f"-iterations must be at least 1, not {flags.iterations}")
+    return flags.iterations
+
+
+def choose_device(gpu: str, solver_mode_gpu: bool = False, device_id: int = 0) -> None:
+    """Set the mode, and log it. gpu: the flag. solver_mode_gpu: a prototxt asks for the GPU, which is a
+    wish: without a GPU it is warned of and the CPU is used. The flag is an order: raises EngineError
+    with the reason and the cure."""
+    if gpu:
+        device = _ordinal(gpu)
+        reason = gpu_absence()
+        if reason:
+            raise EngineError(f"-gpu {gpu}: {reason}. Leave -gpu out to run on the CPU")
+    elif solver_mode_gpu:
+        device = device_id
+        reason = gpu_absence()
+        if reason:
+            log.warning("solver_mode: GPU, but %s. Running on the CPU", reason)
+    else:
+        device, reason = 0, "not wanted"
+    if reason:
+        context.set_mode_cpu()
+        log.info("Use CPU.")
+        return
+    log.info("Use GPU with device ID %d", device)
+    context.set_device(device)
+    context.set_mode_gpu()
+
+
+def gpu_absence() -> str:
+    """Why nothing can run on a GPU here, with the cure, or ""."""
+    if "cuda" not in kernels.engine_names():
+        return "this installation has no GPU engine"
+    return "" if kernels.engine_ready("cuda") else kernels.engine_reason("cuda")
+
+
+def _ordinal(gpu: str) -> int:
+    names = gpu.split(",")
+    if len(names) > 1 or gpu == "all":
+        raise CaffeError(f"-gpu {gpu}: one process drives one GPU here; give a single number")
+    if not gpu.isdigit():
+        raise click.UsageError(f"-gpu must be the number of a device, not '{gpu}'")
+    return int(gpu)

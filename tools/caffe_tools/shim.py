@@ -1,0 +1,80 @@
+"""caffe shim: a folder tree like that of a built Caffe, for scripts that call build/tools/caffe."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+import caffe
+from caffe.errors import CaffeError
+
+from .deprecated import NAMES
+
+_MARK = "# written by caffe shim"
+
+# Programs of the original's build/tools, and the command that each is.
+_PROGRAMS = {
+    "caffe": "",
+    **{
+        name: name
+        for name in (
+            "convert_imageset",
+            "compute_image_mean",
+            "extract_features",
+            "upgrade_net_proto_text",
+            "upgrade_net_proto_binary",
+            "upgrade_solver_proto_text",
+            "device_query",
+            *NAMES,
+        )
+    },
+}
+
+
+@click.command("shim")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def command(folder: Path) -> None:
+    """Write build/tools, .build_release/tools and python/caffe below FOLDER, all pointing at this
+    installation of Python and pycaffe.
+
+    Scripts that say $CAFFE_ROOT/build/tools/caffe, or put $CAFFE_ROOT/python on Python's path, work with
+    FOLDER as CAFFE_ROOT. Files of another Caffe are never overwritten.
+    """
+    try:
+        for path in write(folder):
+            click.echo(path)
+    except OSError as error:
+        raise CaffeError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the tree; returns what was written. Raises CaffeError when something else is there."""
+    package = Path(caffe.__file__).parent
+    link = folder / "python" / "caffe"
+    if os.path.lexists(link) and not link.is_symlink():
+        raise CaffeError(f"{link} exists and is not of this command's making; choose another folder")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(package, target_is_directory=True)
+    written = [link]
+    for tools in (folder / "build" / "tools", folder / ".build_release" / "tools"):
+        tools.mkdir(parents=True, exist_ok=True)
+        for name, command in _PROGRAMS.items():
+            for path in (tools / name, tools / f"{name}.bin"):
+                _write_program(path, command)
+                written.append(path)
+    return written
+
+
+def _write_program(path: Path, command: str) -> None:
+    """A shell script; -P keeps a folder `caffe` in the working directory from being taken for the package."""
+    ours = os.path.lexists(path) and not path.is_symlink() and _MARK in path.read_text(errors="replace")
+    if os.path.lexists(path) and not ours:
+        raise CaffeError(f"{path} exists and is not of this command's making; choose another folder")
+    python = shlex.quote(sys.executable)
+    path.write_text(f'#!/bin/sh\n{_MARK}\nexec {python} -P -m caffe_tools {command} "$@"\n')
+    path.chmod(0o755)
