@@ -41,5 +41,7 @@ class Stream:
 
     def generator(self, iteration: int = 0, sub: int = 0) -> np.random.Generator:
         """A NumPy generator that starts at this counter; draws from it are sequential."""
-        bits = np.random.Philox(key=np.array(self.key, np.uint64), counter=[0, sub & _WORD, iteration & _WORD, 0])
+        # As an array: a list with a word past 2**63 would pass through float64.
+        counter = np.array([0, sub & _WORD, iteration & _WORD, 0], np.uint64)
+        bits = np.random.Philox(key=np.array(self.key, np.uint64), counter=counter)
         return np.random.Generator(bits)
