@@ -6,13 +6,15 @@ Channels of an (N, C, H, W) blob are (N, C, H·W); one statistic, slope or facto
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ..blob import Blob
 from ..errors import ShapeError
 from ..layer import Layer
+
+_ROWS = 4096
 
 
 def channel_blocks(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -25,14 +27,25 @@ def channel_blocks(shape: Sequence[int]) -> tuple[int, int, int]:
 def block_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Σ a · b over outer and inner: (outer, D, inner) twice -> (D,) in float64.
 
-    Inner sums are taken in the arrays' own type, the sum over them in float64.
+    Runs of inner, or of a few thousand rows where inner is 1, are summed in the arrays' own type.
     """
-    return np.einsum("ods,ods->od", a, b).sum(axis=0, dtype=np.float64)
+    if a.shape[2] != 1:
+        return np.einsum("ods,ods->od", a, b).sum(axis=0, dtype=np.float64)
+    return _over_rows(lambda rows: np.einsum("ods,ods->d", a[rows], b[rows]), a)
 
 
 def block_total(a: np.ndarray) -> np.ndarray:
-    """Σ a over outer and inner: (outer, D, inner) -> (D,) in float64."""
-    return np.einsum("ods->od", a).sum(axis=0, dtype=np.float64)
+    """Σ a over outer and inner: (outer, D, inner) -> (D,) in float64, as block_sum."""
+    if a.shape[2] != 1:
+        return np.einsum("ods->od", a).sum(axis=0, dtype=np.float64)
+    return _over_rows(lambda rows: a[rows].sum(axis=(0, 2)), a)
+
+
+def _over_rows(part: Callable[[slice], np.ndarray], a: np.ndarray) -> np.ndarray:
+    total = np.zeros(a.shape[1])
+    for start in range(0, a.shape[0], _ROWS):
+        total += part(slice(start, start + _ROWS))
+    return total
 
 
 def operand_shape(layer: Layer, bottom: Blob, axis: int, num_axes: int, operand: str) -> tuple[int, ...]:

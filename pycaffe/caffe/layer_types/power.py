@@ -10,6 +10,10 @@ from ..blob import Blob
 from ..layer_registry import register_layer
 from ._neuron import NeuronLayer
 
+# NumPy's own special cases: 1, x, x², √x, 1/x.
+_FAST = (0, 1, 2, 0.5, -1)
+_MOST_PRODUCTS = 32
+
 
 @register_layer("Power")
 class PowerLayer(NeuronLayer):
@@ -39,8 +43,26 @@ class PowerLayer(NeuronLayer):
         """out = (shift + scale · x) ^ power"""
         np.multiply(x, self.scale, out=out)
         out += self.shift
-        if power != 1:
-            out **= power  # NumPy squares, roots and inverts for 2, 0.5 and -1
+        if power in _FAST:
+            out **= power
+        elif power.is_integer() and abs(power) <= _MOST_PRODUCTS:
+            self._multiply(out, int(power))
+        else:
+            np.power(out, power, out=out)
+
+    def _multiply(self, out: np.ndarray, power: int) -> None:
+        """out **= power by repeated squaring: pow() of the C library is slow where the base is negative."""
+        base = self.scratch(out)
+        np.copyto(base, out)
+        rest = abs(power) - 1
+        while rest:
+            if rest & 1:
+                out *= base
+            rest >>= 1
+            if rest:
+                base *= base
+        if power < 0:
+            np.reciprocal(out, out=out)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._raise(bottom[0].cpu_data(), self.power, out=top[0].overwrite_cpu_data())
