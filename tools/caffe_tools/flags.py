@@ -48,7 +48,7 @@ HELP = {
     "model": "The model definition, a prototxt.",
     "phase": "Network phase, TRAIN or TEST; only used for 'time'.",
     "sighup_effect": "Action to take when a SIGHUP signal is received: snapshot, stop or none.",
-    "sigint_effect": "Action to take when a SIGINT signal (Ctrl-C) or SIGTERM is received: snapshot, stop or none.",
+    "sigint_effect": "Action to take when SIGINT (Ctrl-C) or SIGTERM is received: snapshot, stop or none.",
     "snapshot": "The .solverstate to resume training from.",
     "solver": "The solver definition, a prototxt.",
     "stage": "Network stages (not to be confused with phase), separated by ','.",
