@@ -18,6 +18,7 @@ from . import dropout as dropout
 from . import dummy_data as dummy_data
 from . import eltwise as eltwise
 from . import elu as elu
+from . import embed as embed
 from . import euclidean_loss as euclidean_loss
 from . import exp as exp
 from . import filter as filter
@@ -25,6 +26,7 @@ from . import flatten as flatten
 from . import hinge_loss as hinge_loss
 from . import im2col as im2col
 from . import infogain_loss as infogain_loss
+from . import inner_product as inner_product
 from . import input as input
 from . import log as log
 from . import multinomial_logistic_loss as multinomial_logistic_loss
