@@ -97,7 +97,7 @@ def _plain(name: str) -> str:
 
 
 def _canonical(option: click.Option) -> str:
-    return max(option.opts, key=len).lstrip("-")
+    return _plain(max(option.opts, key=len))
 
 
 def _boolean(option: click.Option) -> bool:
@@ -116,10 +116,11 @@ def _find(name: str, flags: Table) -> tuple[str | None, bool]:
 
 def _spell(option: click.Option, value: str) -> str:
     """One flag as click reads it; a click switch that is off is left out, or named by its opposite."""
+    declared = max(option.opts, key=len)
     if not option.is_flag:
-        return f"--{_canonical(option)}={value}"
+        return f"{declared}={value}"
     if value == "true":
-        return f"--{_canonical(option)}"
+        return declared
     return option.secondary_opts[0] if option.secondary_opts else ""
 
 

@@ -167,7 +167,7 @@ def _command(name: str, argv: list[str], flags: gflags.Table) -> tuple[click.Com
         known = "".join(f"\n\t{action}" for action in sorted(COMMANDS))
         near = closest(name, COMMANDS)
         raise click.UsageError(f"Unknown action: {name}{near}\nAvailable caffe actions:{known}")
-    command: click.Command = importlib.import_module(f".{COMMANDS[name].module}", __package__).command
+    command = _load(name)
     while isinstance(command, click.Group):
         word, rest = gflags.split_command(argv, command.commands, flags)
         if word is None:
@@ -177,6 +177,16 @@ def _command(name: str, argv: list[str], flags: gflags.Table) -> tuple[click.Com
             raise click.UsageError(f"caffe {name}: unknown: {word}{known}")
         command, name, argv = command.commands[word], f"{name} {word}", rest
     return command, name, argv
+
+
+def _load(name: str) -> click.Command:
+    module = f"{__package__}.{COMMANDS[name].module}"
+    try:
+        return importlib.import_module(module).command
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise CaffeError(f"{name} is not part of this version") from None
 
 
 def root_help() -> str:

@@ -45,14 +45,14 @@ def command(folder: Path) -> None:
     FOLDER as CAFFE_ROOT. Files of another Caffe are never overwritten.
     """
     try:
-        for path in write(folder):
-            click.echo(path)
+        write(folder)
     except OSError as error:
         raise CaffeError(f"cannot write {error.filename or folder}: {error.strerror}") from error
+    click.echo(f"Wrote build/tools, .build_release/tools and python/caffe. CAFFE_ROOT={folder.resolve()}")
 
 
-def write(folder: Path) -> list[Path]:
-    """Write the tree; returns what was written. Raises CaffeError when something else is there."""
+def write(folder: Path) -> None:
+    """Write the tree, again if need be. Raises CaffeError when something else is there."""
     package = Path(caffe.__file__).parent
     link = folder / "python" / "caffe"
     if os.path.lexists(link) and not link.is_symlink():
@@ -60,14 +60,11 @@ def write(folder: Path) -> list[Path]:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(package, target_is_directory=True)
-    written = [link]
     for tools in (folder / "build" / "tools", folder / ".build_release" / "tools"):
         tools.mkdir(parents=True, exist_ok=True)
         for name, command in _PROGRAMS.items():
             for path in (tools / name, tools / f"{name}.bin"):
                 _write_program(path, command)
-                written.append(path)
-    return written
 
 
 def _write_program(path: Path, command: str) -> None:
