@@ -257,10 +257,11 @@ class _Bench:
         self.restore()
         self.layer.param_propagate_down = [j in params for j in range(len(self.layer.blobs))]
         self.forward()
-        for blob, weights in zip(self.top, self.weights, strict=True):
-            blob.overwrite_cpu_diff()[...] = weights
+        # Bottoms first: a top may share a bottom's diff (Reshape).
         for blob in self.bottom:
             blob.overwrite_cpu_diff()[...] = np.nan
+        for blob, weights in zip(self.top, self.weights, strict=True):
+            blob.overwrite_cpu_diff()[...] = weights
         before = [self.random.standard_normal(blob.shape) for blob in self.layer.blobs]
         for blob, values in zip(self.layer.blobs, before, strict=True):
             blob.overwrite_cpu_diff()[...] = values
