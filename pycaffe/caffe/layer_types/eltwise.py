@@ -12,7 +12,8 @@ from ..layer import Layer
 from ..layer_registry import register_layer
 from ..proto import caffe_pb2
 
-_PROD, _SUM = caffe_pb2.EltwiseParameter.PROD, caffe_pb2.EltwiseParameter.SUM
+_Op = caffe_pb2.EltwiseParameter
+_COMBINE = {_Op.SUM: np.add, _Op.PROD: np.multiply, _Op.MAX: np.maximum}
 
 
 @register_layer("Eltwise")
@@ -38,7 +39,7 @@ class EltwiseLayer(Layer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.eltwise_param
         self._operation, self._stable = param.operation, param.stable_prod_grad
-        if param.coeff and self._operation != _SUM:
+        if param.coeff and self._operation != _Op.SUM:
             raise self.error("Eltwise layer only takes coefficients for summation.")
         if len(param.coeff) not in (0, len(bottom)):
             raise self.error(
@@ -47,10 +48,6 @@ class EltwiseLayer(Layer):
             )
         self._coeff = list(param.coeff) or [1.0] * len(bottom)
         self._plain = all(c == 1 for c in self._coeff)
-        if any(blob is top[0] for blob in bottom[1:]):
-            raise self.error(
-                "top[0] may be bottom[0], but no other bottom: those are read after it is written"
-            )
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for i, blob in enumerate(bottom):
@@ -63,21 +60,19 @@ class EltwiseLayer(Layer):
         top[0].reshape_like(bottom[0])
 
     def in_place_refusal(self) -> str:
-        if self._operation == _SUM and self._plain:
+        if self._operation == _Op.SUM and self._plain:
             return ""
         return "its gradient needs the bottoms' values, or the top's diff after bottom[0]'s is written"
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         data, out = [blob.cpu_data() for blob in bottom], top[0].overwrite_cpu_data()
-        if self._operation == _SUM and not self._plain:
+        if self._operation == _Op.SUM and not self._plain:
             term = self.run.scratch("eltwise", out.shape, out.dtype)
             np.multiply(data[0], self._coeff[0], out=out)
             for x, coeff in zip(data[1:], self._coeff[1:], strict=True):
                 out += np.multiply(x, coeff, out=term)
             return
-        combine = (
-            np.add if self._operation == _SUM else np.multiply if self._operation == _PROD else np.maximum
-        )
+        combine = _COMBINE[self._operation]
         combine(data[0], data[1], out=out)
         for x in data[2:]:
             combine(out, x, out=out)
@@ -85,20 +80,22 @@ class EltwiseLayer(Layer):
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         diff = top[0].cpu_diff()
         wanted = [i for i, asked in enumerate(propagate_down) if asked]
-        if self._operation == _SUM:
+        if self._operation == _Op.SUM:
             for i in wanted:
                 if self._coeff[i] != 1:
                     np.multiply(diff, self._coeff[i], out=bottom[i].overwrite_cpu_diff())
                 elif bottom[i] is not top[0]:
                     bottom[i].overwrite_cpu_diff()[...] = diff
-        elif self._operation == _PROD:
+        elif self._operation == _Op.PROD:
             data = [blob.cpu_data() for blob in bottom]
             for i in wanted:
                 self._product_gradient(i, data, top[0].cpu_data(), diff, bottom[i].overwrite_cpu_diff())
         else:
-            winner = _first_greatest([blob.cpu_data() for blob in bottom])
+            winner = _first_greatest([blob.cpu_data().reshape(-1) for blob in bottom]).reshape(diff.shape)
             for i in wanted:
-                np.multiply(diff, winner == i, out=bottom[i].overwrite_cpu_diff())
+                out = bottom[i].overwrite_cpu_diff()
+                out.fill(0)
+                np.copyto(out, diff, where=winner == i)
 
     def _product_gradient(
         self, i: int, data: list[np.ndarray], product: np.ndarray, diff: np.ndarray, out: np.ndarray
@@ -115,8 +112,8 @@ class EltwiseLayer(Layer):
 
 
 def _first_greatest(data: list[np.ndarray]) -> np.ndarray:
-    """Which bottom's element is the maximum; see the class for ties."""
-    winner = (~(data[0] > data[1])).astype(np.intp)
+    """Which of these flat arrays has the maximum, element by element; see the class for ties."""
+    winner = (~(data[0] > data[1])).astype(np.int32)
     best = np.maximum(data[0], data[1])
     for i, x in enumerate(data[2:], 2):
         winner[x > best] = i

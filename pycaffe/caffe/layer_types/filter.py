@@ -17,7 +17,8 @@ class FilterLayer(Layer):
     """top[i] = the items n of bottom[i] whose selector[n] is not 0.
 
     Bottoms: one or more to filter, (N, …), then the selector, (N,) or (N, 1, …). Tops: one per filtered
-    bottom, (M, …) with M items kept, 0 perhaps. At set-up, before there are values, M = N. No parameters.
+    bottom, (M, …) with M items kept, 0 perhaps. At set-up, when the selector has no values yet, M = N.
+    No parameters.
     Gradient: the top's diff at the items kept, 0 at others; the selector has none.
     Raises ShapeError when the numbers of items differ or the selector has other axes.
     Source: Caffe's filter_layer documentation.
@@ -33,7 +34,7 @@ class FilterLayer(Layer):
                 "there must be one top for each bottom but the selector: "
                 f"{len(top)} tops, {len(bottom)} bottoms"
             )
-        self._has_values = False
+        self._first = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         *filtered, selector = bottom
@@ -50,10 +51,10 @@ class FilterLayer(Layer):
                     f"bottom[{i}] has shape {blob.shape}, the selector {selector.shape}",
                     ShapeError,
                 )
-        if self._has_values:
-            self._kept = np.flatnonzero(selector.cpu_data())
-        else:
-            self._kept, self._has_values = np.arange(selector.shape[0]), True
+        self._kept = np.flatnonzero(selector.cpu_data())
+        if self._first and not self._kept.size:
+            self._kept = np.arange(selector.shape[0])
+        self._first = False
         for blob, source in zip(top, filtered, strict=True):
             blob.reshape((self._kept.size, *source.shape[1:]))
 
