@@ -30,7 +30,13 @@ def test_four_ways_to_give_a_value(line):
 
 @pytest.mark.parametrize(
     ("line", "value"),
-    [("-gray", "true"), ("--gray", "true"), ("-nogray", "false"), ("-gray=false", "false"), ("--gray=F", "false")]
+    [
+        ("-gray", "true"),
+        ("--gray", "true"),
+        ("-nogray", "false"),
+        ("-gray=false", "false"),
+        ("--gray=F", "false"),
+    ]
     + [("-gray=1", "true"), ("-gray=Yes", "true"), ("-gray=0", "false"), ("-gray=no", "false")],
 )
 def test_booleans(line, value):

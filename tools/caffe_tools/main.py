@@ -105,7 +105,7 @@ def run(argv: Sequence[str], tool: str | None = None) -> int:
     except KeyboardInterrupt:
         return _failed(tool, "interrupted", 130, debug)
     except MemoryError as error:
-        text = f"out of memory: {error or 'no more can be had'}. A smaller batch_size helps"
+        text = f"out of memory: {str(error) or 'no more can be had'}. A smaller batch_size helps"
         return _failed(tool, text, 1, debug)
     except BrokenPipeError:  # stdout: whoever read it has seen enough
         logs.abandon_streams()
