@@ -178,7 +178,7 @@ def test_parameters_shared_by_name(engine: str, rng: np.random.Generator) -> Non
     assert np.array_equal(net.params["a"][0].diff, net.params["b"][0].diff)
     assert [p.name for p in net.learnable] == ["w", "b"]
     assert [(p.lr_mult, p.decay_mult) for p in net.learnable] == [(2, 1), (1, 0)]
-    assert net.learnable[0].users == [1, 2]
+    assert [net._layer_names[i] for i in net.learnable[0].users] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
