@@ -118,7 +118,9 @@ class DataTransformer:
             )
         return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
 
-    def gather(self, datums: Sequence[Datum]) -> np.ndarray | list[np.ndarray]:
+    def gather(
+        self, datums: Sequence[Datum], name: Callable[[int], str] = "image {}".format
+    ) -> np.ndarray | list[np.ndarray]:
         """The images of a batch for transform_batch: one array (N, C, H, W) when they are raw and small."""
         first = datums[0]
         if 0 < len(first.data) <= _SMALL_IMAGE and not any(d.encoded or d[:3] != first[:3] for d in datums):
@@ -126,7 +128,13 @@ class DataTransformer:
             shape = (len(datums), first.channels, first.height, first.width)
             if len(data) == math.prod(shape):  # none has float_data instead
                 return np.frombuffer(data, np.uint8).reshape(shape)
-        return [self.image(d) for d in datums]
+        images = []
+        try:
+            for datum in datums:
+                images.append(self.image(datum))
+        except DataError as error:
+            raise DataError(f"{name(len(images))}: {error}") from error
+        return images
 
     # -- batches --------------------------------------------------------------------------------------
 

@@ -131,17 +131,23 @@ class _Fill:
             raise DataError(f"record {key!r}: {error}") from error
 
     def __call__(self, records: list[Record], batch: Batch) -> None:
+        def name(i: int) -> str:
+            return f"record {records[i][0]!r}"
+
         transformer, parse = self.transformer, self._parser.parse
         datums = []
         try:
             for _, value in records:
                 datums.append(parse(value))
-            images = transformer.gather(datums)
+        except DataError as error:
+            raise DataError(f"{name(len(datums))}: {error}") from error
+        images = transformer.gather(datums, name)
+        try:
             batch.reshape(transformer.output_shape(images[0].shape))
         except DataError as error:
-            raise DataError(f"record {records[len(datums) % len(records)][0]!r}: {error}") from error
+            raise DataError(f"{name(0)}: {error}") from error
         words = None
         if transformer.needs_random:
             words = self.stream.bits32(3 * len(records), batch.first).reshape(-1, 3)
-        transformer.transform_batch(images, batch.data, words, lambda i: f"record {records[i][0]!r}")
+        transformer.transform_batch(images, batch.data, words, name)
         batch.labels[:] = [d.label for d in datums]
