@@ -101,10 +101,23 @@ def read_net_upgraded(path: str | os.PathLike[str]) -> NetParameter:
 
 
 def read_solver_upgraded(path: str | os.PathLike[str]) -> SolverParameter:
-    """The solver that a prototxt of any age defines, in the current format. Raises ProtoError."""
+    """The solver that a prototxt of any age defines, in the current format. Raises ProtoError.
+
+    Net files are sought where the process runs, as the original does, else beside the solver's file.
+    """
     param = proto_text.read_solver(path)
     upgrade_solver(param, path)
+    folder = os.path.dirname(os.fspath(path))
+    for field in ("net", "train_net"):
+        if param.HasField(field):
+            setattr(param, field, _here_or_in(folder, getattr(param, field)))
+    param.test_net[:] = [_here_or_in(folder, net) for net in param.test_net]
     return param
+
+
+def _here_or_in(folder: str, path: str) -> str:
+    beside = os.path.join(folder, path)
+    return beside if not os.path.exists(path) and os.path.exists(beside) else path
 
 
 # ---------------------------------------------------------------- nets
