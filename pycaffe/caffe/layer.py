@@ -133,6 +133,13 @@ class Layer:
                 raise self.error(f"parameter {index}: {error.message}", type(error)) from None
         return blob
 
+    def refuse_in_place(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """For layers whose tops have other shapes than their bottoms, or share their memory."""
+        if any(t is b for t in top for b in bottom):
+            raise self.error(
+                f"{self.type} Layer does not allow in-place computation. Give the top a name of its own"
+            )
+
     def canonical_axis(self, axis: int, blob: Blob, field: str = "axis") -> int:
         """axis of blob with negatives counted from the end; LayerError names the field when outside."""
         n = blob.num_axes

@@ -27,6 +27,7 @@ class LossLayer(Layer):
     auto_top_blobs = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         if not (bottom[0].shape and bottom[1].shape) or bottom[0].shape[0] != bottom[1].shape[0]:
             raise self.error(
                 "The data and label should have the same first dimension: bottom[0] has shape "

@@ -41,6 +41,7 @@ class AccuracyLayer(Layer):
         self._ignore_label = param.ignore_label if param.HasField("ignore_label") else None
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         axis = self.layer_param.accuracy_param.axis
         self._scores = LabelledScores(self, bottom[0], bottom[1], axis, "label")
         if not 1 <= self._top_k <= self._scores.classes:

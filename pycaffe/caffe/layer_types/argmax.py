@@ -37,6 +37,7 @@ class ArgMaxLayer(Layer):
             raise self.error("top k must not be less than 1.")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         shape = bottom[0].shape
         if self._by_axis:
             axis = self.canonical_axis(self.layer_param.argmax_param.axis, bottom[0])

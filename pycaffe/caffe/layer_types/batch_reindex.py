@@ -26,6 +26,7 @@ class BatchReindexLayer(Layer):
     exact_num_top = 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         if not bottom[0].shape or bottom[1].num_axes != 1:
             raise self.error(
                 f"bottom[0] must be (N, …) and bottom[1] (M,), but their shapes are {bottom[0].shape} and "

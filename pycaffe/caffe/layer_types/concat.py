@@ -35,6 +35,8 @@ class ConcatLayer(Layer):
         self._field = "concat_dim" if param.HasField("concat_dim") else "axis"
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if len(bottom) > 1:
+            self.refuse_in_place(bottom, top)
         first = bottom[0].shape
         axis = self.canonical_axis(
             getattr(self.layer_param.concat_param, self._field), bottom[0], self._field

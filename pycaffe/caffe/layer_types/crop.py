@@ -27,6 +27,7 @@ class CropLayer(Layer):
     exact_num_top = 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         source, like = bottom[0].shape, bottom[1].shape
         axis = self.canonical_axis(self.layer_param.crop_param.axis, bottom[0])
         if len(like) < len(source):

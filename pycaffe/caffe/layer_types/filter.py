@@ -37,6 +37,7 @@ class FilterLayer(Layer):
         self._first = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         *filtered, selector = bottom
         if not selector.shape or selector.axis_count(1) != 1:
             raise self.error(

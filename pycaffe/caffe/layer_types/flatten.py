@@ -24,8 +24,7 @@ class FlattenLayer(Layer):
     exact_num_top = 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        if top[0] is bottom[0]:
-            raise self.error("Flatten Layer does not allow in-place computation.")
+        self.refuse_in_place(bottom, top)
         param, shape = self.layer_param.flatten_param, bottom[0].shape
         start = self.canonical_axis(param.axis, bottom[0])
         end = self.canonical_axis(param.end_axis, bottom[0], "end_axis") + 1

@@ -34,6 +34,7 @@ class ReductionLayer(Layer):
         self._operation = self.layer_param.reduction_param.operation
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.reduction_param
         axis = self.canonical_axis(param.axis, bottom[0])
         self._view = (bottom[0].axis_count(0, axis), bottom[0].axis_count(axis))

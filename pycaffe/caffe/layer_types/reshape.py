@@ -42,8 +42,7 @@ class ReshapeLayer(Layer):
             raise self.error(f"num_axes (={param.num_axes}) must be >= 0, or -1 for all axes to the end")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        if top[0] is bottom[0]:
-            raise self.error("Reshape Layer does not allow in-place computation.")
+        self.refuse_in_place(bottom, top)
         top[0].reshape(self._top_shape(bottom[0].shape))
         top[0].share_data(bottom[0])
         top[0].share_diff(bottom[0])

@@ -41,6 +41,8 @@ class SliceLayer(Layer):
             raise self.error(f"slice_point must rise from above 0, but is {points}")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        if len(top) > 1:
+            self.refuse_in_place(bottom, top)
         param, shape = self.layer_param.slice_param, bottom[0].shape
         axis = self.canonical_axis(getattr(param, self._field), bottom[0], self._field)
         size = shape[axis]

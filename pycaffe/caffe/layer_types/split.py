@@ -24,9 +24,8 @@ class SplitLayer(Layer):
     min_top = 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         for blob in top:
-            if blob is bottom[0]:
-                raise self.error("Split Layer does not allow in-place computation.")
             blob.reshape_like(bottom[0])
             blob.share_data(bottom[0])
 

@@ -34,6 +34,7 @@ class TileLayer(Layer):
             raise self.error(f"Number of tiles must be positive, but tiles is {param.tiles}.")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         tiles, shape = self.layer_param.tile_param.tiles, bottom[0].shape
         axis = self.canonical_axis(self.layer_param.tile_param.axis, bottom[0])
         top[0].reshape((*shape[:axis], shape[axis] * tiles, *shape[axis + 1 :]))
