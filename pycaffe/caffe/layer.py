@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -113,6 +113,19 @@ class Layer:
         if self.backward_needs_bottom_data:
             return "its gradient needs the bottom's values, which working in place overwrites"
         return ""
+
+    # -- what a resumed training must know -------------------------------------------------------------
+
+    def save_state(self) -> dict[str, Any]:
+        """What the coming passes depend on besides parameters and random counters: a place in the data, a
+        carried-over state. Values: NumPy arrays, numbers, text, None, and lists or dicts of these but arrays.
+
+        A snapshot writes it into its .resume file; a restored solver hands it to load_state.
+        """
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what save_state gave (called for a non-empty state only, with `run.seed` restored)."""
 
     # -- help for layers ----------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""The rows of one HDF5 file: equally long datasets, read in blocks as float32."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Sequence
+
+import h5py
+import numpy as np
+
+from ..errors import DataError
+
+log = logging.getLogger("caffe.data")
+
+# Bytes of one dataset that are kept in memory: files may be larger than it.
+_BLOCK = 2**24
+
+_CLASSES = {"f": "H5T_FLOAT", "i": "H5T_INTEGER", "u": "H5T_INTEGER"}
+
+
+class Hdf5Rows:
+    """names: the datasets. rows: how many each has. shapes: of one row, per dataset.
+
+    order: the order in which rows are taken, for shuffling; the file is then kept in memory whole.
+    Raises DataError, naming the file and the dataset.
+    """
+
+    def __init__(self, path: str, names: Sequence[str]):
+        self.path = path
+        if not os.path.isfile(path):
+            raise DataError(
+                f"Failed opening HDF5 file: {path}: there is no such file. Paths in the list start at the "
+                f"working directory, {os.getcwd()}"
+            )
+        try:
+            self._file = h5py.File(path, "r")
+        except OSError as error:
+            raise DataError(f"Failed opening HDF5 file: {path}: {error}") from error
+        self._sets = [self._dataset(name) for name in names]
+        counts = [s.shape[0] for s in self._sets]
+        self.rows: int = counts[0]
+        if min(counts) != max(counts) or not self.rows:
+            text = ", ".join(f"{name}: {n}" for name, n in zip(names, counts, strict=True))
+            raise DataError(f"{path}: its datasets must have equally many rows, at least one, not {text}")
+        self.shapes = [tuple(s.shape[1:]) for s in self._sets]
+        self.order: np.ndarray | None = None
+        self._start = self._stop = 0
+        self._blocks: list[np.ndarray] = []
+
+    def _dataset(self, name: str) -> h5py.Dataset:
+        found = self._file.get(name)
+        if not isinstance(found, h5py.Dataset):
+            names: list[str] = []
+            self._file.visititems(lambda n, x: names.append(n) if isinstance(x, h5py.Dataset) else None)
+            raise DataError(
+                f"{self.path}: Failed to find HDF5 dataset {name}; tops are datasets by name (there are: "
+                f"{', '.join(names) or 'none'})"
+            )
+        kind = _CLASSES.get(found.dtype.kind)
+        if kind is None:
+            raise DataError(
+                f"{self.path}: Unsupported datatype class of dataset {name}: {found.dtype}; write it as float "
+                "or integer"
+            )
+        if not found.shape:
+            raise DataError(f"{self.path}: dataset {name} is one number; its first axis must count the rows")
+        _say_class(kind)
+        return found
+
+    def read(self, rows: range, out: Sequence[np.ndarray]) -> None:
+        """Write these rows (of the order, if there is one) to the beginning of each array of out."""
+        start, stop, step = rows.start, rows.stop, rows.step
+        done = 0
+        while start < stop:
+            if not self._start <= start < self._stop:
+                self._load(start)
+            end = min(stop, self._stop)
+            count = len(range(start, end, step))
+            for target, block in zip(out, self._blocks, strict=True):
+                if self.order is None:
+                    target[done : done + count] = block[start - self._start : end - self._start : step]
+                else:
+                    target[done : done + count] = block[self.order[start:end:step]]
+            done += count
+            start += count * step
+
+    def _load(self, row: int) -> None:
+        rows = self.rows
+        if self.order is None:
+            widest = max(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+            rows = min(rows, max(1, _BLOCK // (4 * max(1, widest))))
+        self._start = row - row % rows
+        self._stop = min(self.rows, self._start + rows)
+        if not self._blocks or len(self._blocks[0]) < rows:
+            self._blocks = [np.empty((rows, *shape), np.float32) for shape in self.shapes]
+        try:
+            for dataset, block in zip(self._sets, self._blocks, strict=True):
+                count = self._stop - self._start
+                dataset.read_direct(block, np.s_[self._start : self._stop], np.s_[:count])
+        except OSError as error:
+            self._stop = self._start
+            raise DataError(f"{self.path}: its data cannot be read: {error}") from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@functools.cache
+def _say_class(kind: str) -> None:
+    """Once per process and class, as the original does."""
+    log.info("Datatype class: %s", kind)
