@@ -31,5 +31,10 @@ from .proto.caffe_pb2 import TRAIN as TRAIN
 from .solver import Solver as Solver
 from .solver_registry import get_solver as get_solver
 from .solver_registry import register_solver as register_solver
+from .solvers import AdaDeltaSolver as AdaDeltaSolver
+from .solvers import AdaGradSolver as AdaGradSolver
+from .solvers import AdamSolver as AdamSolver
+from .solvers import NesterovSolver as NesterovSolver
+from .solvers import RMSPropSolver as RMSPropSolver
 from .solvers import SGDSolver as SGDSolver
 from .version import __version__ as __version__

@@ -40,7 +40,9 @@ class SGDSolver(Solver):
     def init_history(self) -> None:
         if self.param.regularization_type not in ("L1", "L2"):
             name = self.param.regularization_type
-            raise SolverError(f"Unknown regularization type: {name}{closest(name, ('L1', 'L2'))} (known: L1, L2)")
+            raise SolverError(
+                f"Unknown regularization type: {name}{closest(name, ('L1', 'L2'))} (known: L1, L2)"
+            )
         self.history: list[Blob] = [
             Blob(p.blob.shape) for _ in range(self.histories) for p in self.net.learnable
         ]
@@ -66,7 +68,9 @@ class SGDSolver(Solver):
         self.net.refresh_views()
         self.iter += 1
 
-    def _update(self, param: LearnableParam, history: list[Blob], scale: float, decay: float, rate: float) -> None:
+    def _update(
+        self, param: LearnableParam, history: list[Blob], scale: float, decay: float, rate: float
+    ) -> None:
         data = param.blob.mutable_cpu_data().reshape(-1)
         diff = param.blob.mutable_cpu_diff().reshape(-1)
         past = [h.mutable_cpu_data().reshape(-1) for h in history]
@@ -85,7 +89,9 @@ class SGDSolver(Solver):
             self.compute_update(g, [h[part] for h in past], rate, temporary)
             w -= g
 
-    def compute_update(self, diff: np.ndarray, history: list[np.ndarray], rate: float, temporary: np.ndarray) -> None:
+    def compute_update(
+        self, diff: np.ndarray, history: list[np.ndarray], rate: float, temporary: np.ndarray
+    ) -> None:
         """Replace the gradient in diff by the update, and renew the history. temporary: (2, n) of scratch."""
         momentum = self.param.momentum
         past = history[0]
@@ -106,7 +112,10 @@ class SGDSolver(Solver):
         if norm > limit:
             factor = limit / norm
             log.info(
-                "Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g", norm, limit, factor
+                "Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
+                norm,
+                limit,
+                factor,
             )
             for p in learnable:
                 p.blob.scale_diff(factor)
