@@ -94,7 +94,7 @@ def check_gradient(
         if chosen.size > samples:
             chosen = np.sort(bench.random.choice(chosen, samples, replace=False))
         if chosen.size:
-            estimates = [bench.difference(blob, k, step, single) for k in chosen]
+            estimates = [bench.difference(blob, int(k), step, single) for k in chosen]
             worst = max(
                 worst, _compare(bench.layer, name, values, chosen, computed, estimates, step, threshold)
             )
@@ -285,7 +285,7 @@ class _Bench:
             moved = up != down
             total += float(np.sum(weights * (up - down), where=moved))
             rounding += float(np.sum(np.abs(weights) * (np.abs(up) + np.abs(down)), where=moved))
-        epsilon = np.finfo(np.float32 if single else np.float64).eps
+        epsilon = float(np.finfo(np.float32 if single else np.float64).eps)
         return total / (2 * step), 4 * epsilon * rounding / (2 * step)
 
 

@@ -7,18 +7,20 @@ import traceback
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
+import caffe
 from caffe import context
 from caffe.errors import LayerError
 from caffe.gradient_check import check_gradient
 from caffe.kernels import PythonKernel, select
+from caffe.proto import caffe_pb2
 from layer_types import support
 
 MODULE = '''
 import caffe
-from caffe.layer import Layer
 
-class Old(Layer):
+class Old(caffe.Layer):
     """Written for pycaffe: a constructor that passes its arguments on, data and diff."""
 
     def __init__(self, p_object, *args, **kwargs):
@@ -27,6 +29,7 @@ class Old(Layer):
 
     def setup(self, bottom, top):
         self.factor = float(self.param_str)
+        assert self.param_str_ == self.param_str
         self.blobs.add_blob(1)
         self.blobs[0].data[0] = 3
 
@@ -41,7 +44,7 @@ class Old(Layer):
         if propagate_down[0]:
             bottom[0].diff[...] = self.factor * self.blobs[0].data[0] * top[0].diff
 
-class Careless(Layer):
+class Careless(caffe.Layer):
     def __init__(self, param):
         self.seen = (self.phase, self.param_str)
 
@@ -51,7 +54,7 @@ class Careless(Layer):
     def forward(self, bottom, top):
         raise ZeroDivisionError("the user's own words")
 
-class NoArguments(Layer):
+class NoArguments(caffe.Layer):
     def __init__(self):
         pass
 
@@ -100,6 +103,26 @@ def test_gradient_check_takes_prototxt_class_and_instance():
     layer, _, _ = support.build(text("Old", more='param_str: "2"'), X)
     assert check_gradient(type(layer), X, param_str="2") < 1e-6
     assert check_gradient(layer, X) < 1e-6
+
+
+def test_in_a_net(rng):
+    text_ = f"""
+        force_backward: true
+        layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
+        layer {{ name: "twice" {text("Old", more='param_str: "2"')} bottom: "x" top: "y" }}
+        layer {{ name: "sum" type: "Reduction" bottom: "y" top: "loss" loss_weight: 1 }}"""
+    net = caffe.Net(text_format.Parse(text_, caffe_pb2.NetParameter()), caffe.TRAIN)
+    assert isinstance(net.layers[1], sys.modules["user_layers"].Old) and net.layers[1].type == "Python"
+    for shape in ((2, 3), (4, 3)):
+        x = rng.standard_normal(shape)
+        net.blobs["x"].reshape(*shape)
+        net.blobs["x"].data[...] = x
+        net.clear_param_diffs()
+        np.testing.assert_allclose(net.forward()["loss"], 6 * x.sum(), rtol=1e-5)
+        net.backward()
+        np.testing.assert_allclose(net.blobs["x"].diff, np.full(shape, 6.0))
+        np.testing.assert_allclose(net.params["twice"][0].diff, [2 * x.sum()], rtol=1e-4)
+    assert check_gradient(net.layers[1], x) < 1e-6
 
 
 def test_constructor_that_forgets_the_base_finds_its_attributes():

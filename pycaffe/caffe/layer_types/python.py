@@ -60,10 +60,11 @@ def create(param: caffe_pb2.LayerParameter) -> Layer:
 def construct(cls: type[Layer], param: caffe_pb2.LayerParameter) -> Layer:
     """An instance of a user's class, as a net makes it."""
     noting = _noting(cls)
-    layer = noting.__new__(noting, param)
+    layer = object.__new__(noting)
     # Before the user's __init__, so that it may read them, and need not call the base's.
     Layer.__init__(layer, param)
-    layer.param_str = param.python_param.param_str  # type: ignore[attr-defined]
+    # The second name is that of Caffe before 2015, which scripts of its forks still use.
+    layer.param_str = layer.param_str_ = param.python_param.param_str  # type: ignore[attr-defined]
     with _named(param.name, cls, "__init__"):
         layer.__init__(param)  # type: ignore[misc]
     return layer
