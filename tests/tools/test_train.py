@@ -105,9 +105,10 @@ def test_level_and_stage_choose_layers(cli, tiny):
     assert "Creating Layer extra" in cli("train", "-solver", "solver.prototxt", "-stage=b").err
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_nan_is_explained_once(cli, tiny):
     net = Path("net.prototxt").read_text().replace("SoftmaxWithLoss", "EuclideanLoss")
-    Path("net.prototxt").write_text(net.replace("shape { dim: 4 } data", "shape { dim: 4 dim: 2 } data"))
+    Path("net.prototxt").write_text(net.replace("shape { dim: 4 }", "shape { dim: 4 dim: 2 }"))
     solver = Path("solver.prototxt").read_text().replace("base_lr: 0.1", "base_lr: 1e30")
     Path("solver.prototxt").write_text(solver.replace("display: 5", "display: 1"))
     done = cli("train", "-solver", "solver.prototxt")

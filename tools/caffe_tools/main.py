@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+import numpy as np
 
 from caffe import __version__, logs
 from caffe.errors import CaffeError, closest
@@ -150,7 +151,9 @@ def _run(argv: list[str], tool: str | None) -> None:
         settings.pop("debug")
         logs.install(logs.LogOptions(**settings), program=tool or "caffe")
         logs.logger.propagate = False
-        command.main(gflags.spell(mine, words, flags), prog_name=program, standalone_mode=False)
+        # A training that diverges is told of once, in words; NumPy's warnings would repeat it.
+        with np.errstate(all="ignore"):
+            command.main(gflags.spell(mine, words, flags), prog_name=program, standalone_mode=False)
 
 
 def _common_settings(common: list[click.Option], arguments: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from time import perf_counter
 
 import click
 
+from caffe.errors import CaffeError
 from caffe.net import TEST, TRAIN, Net
 
 from .flags import Flags, brew_command, choose_device, positive_iterations
@@ -56,14 +57,19 @@ def command(flags: Flags) -> None:
 
 def _add_times(net: Net, forward: list[float], backward: list[float]) -> None:
     """One pass there and back, each layer by itself; what each takes is added to its place."""
-    run, needed = net.run, net._wiring.layer_need_backward
+    run, needed, step = net.run, net._wiring.layer_need_backward, None
     run.sub_iteration += 1
-    for i, step in enumerate(net._steps):
-        begun = perf_counter()
-        step.forward(run)
-        forward[i] += perf_counter() - begun
-    for i in reversed(range(len(net._steps))):
-        if needed[i]:
+    try:
+        for i, step in enumerate(net._steps):
             begun = perf_counter()
-            net._steps[i].backward(run)
-            backward[i] += perf_counter() - begun
+            step.forward(run)
+            forward[i] += perf_counter() - begun
+        for i in reversed(range(len(net._steps))):
+            step = net._steps[i]
+            if needed[i]:
+                begun = perf_counter()
+                step.backward(run)
+                backward[i] += perf_counter() - begun
+    except CaffeError as error:
+        net._place(error, step)
+        raise
