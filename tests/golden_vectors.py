@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,8 +143,9 @@ def cases(section: str) -> list[Case]:
     return [case for case in all_cases(section) if not case.missing]
 
 
-def sections() -> Iterator[str]:
-    return iter(_SECTIONS)
+def sections() -> list[str]:
+    """The names of the sections, for all_cases and cases."""
+    return list(_SECTIONS)
 
 
 def deviates(kind: str, case: Case) -> bool:
