@@ -63,7 +63,7 @@ class ArgMaxLayer(Layer):
         if k == 1:
             places = back.argmax(axis=1)[:, None]
         else:
-            places = np.argsort(-back, axis=1, kind="stable")[:, :k]
+            places = _greatest(back, k)
         indices = self._view[1] - 1 - places  # (outer, k, inner)
         out = top[0].overwrite_cpu_data()
         if not self._values:
@@ -75,3 +75,15 @@ class ArgMaxLayer(Layer):
         else:
             both = out.reshape(self._view[0], 2, k)
             both[:, 0], both[:, 1] = indices[..., 0], values[..., 0]
+
+
+def _greatest(x: np.ndarray, k: int) -> np.ndarray:
+    """Where along axis 1 the k greatest of x stand, greatest first, among equals the first first."""
+    n = x.shape[1]
+    places = np.sort(np.argpartition(x, n - k, axis=1)[:, n - k :], axis=1)
+    values = np.take_along_axis(x, places, axis=1)
+    least = values.min(axis=1, keepdims=True)
+    if (np.count_nonzero(x >= least, axis=1) == k).all():
+        return np.take_along_axis(places, np.argsort(-values, axis=1, kind="stable"), axis=1)
+    # Equals (or NaN) at the border: partition takes any of them, a stable sort the first.
+    return np.argsort(-x, axis=1, kind="stable")[:, :k]

@@ -60,9 +60,10 @@ class BatchReindexLayer(Layer):
             return
         diff, items = bottom[0].overwrite_cpu_diff(), self._items(bottom)
         diff.fill(0)
-        if items.size:
-            # Copies of an item brought together, so that one reduceat sums them all.
-            order = np.argsort(items, kind="stable")
-            items = items[order]
-            begins = np.flatnonzero(np.diff(items, prepend=-1))
-            diff[items[begins]] = np.add.reduceat(top[0].cpu_diff()[order], begins, axis=0)
+        # In turn the first copy of every item, the second of those that have one, and so on.
+        order = np.argsort(items, kind="stable")
+        ordered = items[order]
+        copy = np.arange(items.size) - np.searchsorted(ordered, ordered)
+        for k in range(int(copy.max(initial=-1)) + 1):
+            places = order[copy == k]
+            diff[items[places]] += top[0].cpu_diff()[places]

@@ -93,9 +93,7 @@ class EltwiseLayer(Layer):
         else:
             winner = _first_greatest([blob.cpu_data().reshape(-1) for blob in bottom]).reshape(diff.shape)
             for i in wanted:
-                out = bottom[i].overwrite_cpu_diff()
-                out.fill(0)
-                np.copyto(out, diff, where=winner == i)
+                np.multiply(diff, winner == i, out=bottom[i].overwrite_cpu_diff())
 
     def _product_gradient(
         self, i: int, data: list[np.ndarray], product: np.ndarray, diff: np.ndarray, out: np.ndarray
@@ -114,8 +112,10 @@ class EltwiseLayer(Layer):
 def _first_greatest(data: list[np.ndarray]) -> np.ndarray:
     """Which of these flat arrays has the maximum, element by element; see the class for ties."""
     winner = (~(data[0] > data[1])).astype(np.int32)
-    best = np.maximum(data[0], data[1])
+    best = data[0]
     for i, x in enumerate(data[2:], 2):
-        winner[x > best] = i
-        np.maximum(best, x, out=best)
+        best = np.maximum(best, data[i - 1])
+        greater = x > best
+        winner *= ~greater
+        winner += np.multiply(greater, i, dtype=winner.dtype)
     return winner

@@ -43,7 +43,6 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
                 f"{bottom[0].shape}, bottom[1] {bottom[1].shape}",
                 ShapeError,
             )
-        self._decay = np.zeros(bottom[0].count, bottom[0].dtype)
         self._counted: np.ndarray | None = None
         self._divisor = 1.0
 
@@ -51,11 +50,14 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
         x, t = bottom[0].cpu_data().reshape(-1), bottom[1].cpu_data().reshape(-1)
         if self._ignore_label is not None:
             self._counted = np.trunc(t) != self._ignore_label
-        # -log p̂ = max(-x, 0) + log(1 + e^-|x|): no exponential overflows.
-        np.exp(-np.abs(x), out=self._decay)
-        losses = np.log1p(self._decay)
-        losses += np.maximum(x, 0)
-        losses -= x * t
+        # -log(1 - p̂) = max(x, 0) + log(1 + e^-|x|): no exponential overflows.
+        losses, term = self.run.scratch("sigmoid_cross_entropy", (2, x.size), x.dtype)
+        np.abs(x, out=losses)
+        np.negative(losses, out=losses)
+        np.exp(losses, out=losses)
+        np.log1p(losses, out=losses)
+        losses += np.maximum(x, 0, out=term)
+        losses -= np.multiply(x, t, out=term)
         if self._counted is not None:
             losses = losses[self._counted]
         self._divisor = self._normalizer(bottom[0].shape[0], x.size, self._counted)
@@ -67,7 +69,11 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
             return
         x, t = bottom[0].cpu_data().reshape(-1), bottom[1].cpu_data().reshape(-1)
         diff = bottom[0].overwrite_cpu_diff().reshape(-1)
-        np.divide(np.where(x >= 0, 1, self._decay), 1 + self._decay, out=diff)
+        # p̂ = (1 + tanh(x / 2)) / 2
+        np.multiply(x, 0.5, out=diff)
+        np.tanh(diff, out=diff)
+        diff *= 0.5
+        diff += 0.5
         diff -= t
         diff *= top[0].cpu_diff().item() / self._divisor
         if self._counted is not None:
