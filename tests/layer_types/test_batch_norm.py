@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from caffe.errors import ShapeError
+from caffe.errors import LayerError, ShapeError
 from caffe.gradient_check import check_gradient
 from caffe.proto import caffe_pb2
 from layer_types import support
@@ -100,9 +100,13 @@ def test_gradient(shape, text, phase, rng):
 
 
 def test_statistics_are_not_learned():
-    for specs in ("", "param { lr_mult: 2 }", "param { lr_mult: 0 } param { } param { decay_mult: 3 }"):
+    for specs in ("", "param { lr_mult: 0 }", "param { lr_mult: 0 } " * 3):
         layer, _, _ = support.build(TEXT.format("") + specs, np.ones((2, 3)))
-        assert [(s.lr_mult, s.decay_mult) for s in layer.layer_param.param] == [(0, 0)] * 3
+        assert [s.lr_mult for s in layer.layer_param.param] == [0] * 3
+    with pytest.raises(
+        LayerError, match="Cannot configure batch normalization statistics as layer parameters"
+    ):
+        support.build(TEXT.format("") + "param { lr_mult: 0 } param { decay_mult: 0 }", np.ones((2, 3)))
 
 
 def test_single_precision_far_from_zero(rng):

@@ -24,13 +24,14 @@ class BatchNormLayer(Layer):
     with use_global_stats the running sums are used and stay as they are.
     blobs[0], blobs[1]: (C,), running sums of the mean and of the unbiased variance, each pass
         sum = moving_average_fraction · sum + new; blobs[2]: (1,), the running sum of ones, by which the
-        others are divided (0 gives mean 0 and variance 0). They are no learned parameters: lr_mult and
-        decay_mult of their param blocks are set to 0.
+        others are divided (0 gives mean 0 and variance 0). They are not learned: a net's param blocks for
+        them have lr_mult 0 (three blocks, as in old nets, get it on loading).
     batch_norm_param: use_global_stats (default: false in TRAIN, true in TEST), moving_average_fraction
         (default 0.999), eps (default 1e-5, added to the variance).
     Gradient: (dy - mean(dy) - y · mean(dy · y)) / sqrt(variance + eps) over the batch's statistics,
     dy / sqrt(variance + eps) over the running ones.
-    Raises ShapeError when C changes. Source: Ioffe and Szegedy, ICML 2015.
+    Raises LayerError for a param block with another lr_mult, ShapeError when C changes.
+    Source: Ioffe and Szegedy, ICML 2015.
     """
 
     exact_num_bottom = 1
@@ -46,10 +47,14 @@ class BatchNormLayer(Layer):
         for shape in ((channels,), (channels,), (1,)):
             self.add_parameter(shape)
         specs = self.layer_param.param
+        for i, spec in enumerate(specs):
+            if spec.lr_mult != 0:
+                raise self.error(
+                    "Cannot configure batch normalization statistics as layer parameters: the lr_mult of "
+                    f"param block {i} is {spec.lr_mult:g} and must be 0, since they are not learned"
+                )
         while len(specs) < len(self.blobs):
-            specs.add()
-        for spec in specs[: len(self.blobs)]:
-            spec.lr_mult = spec.decay_mult = 0
+            specs.add(lr_mult=0, decay_mult=0)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         top[0].reshape_like(bottom[0])
