@@ -126,12 +126,17 @@ def read_text(path: FilePath) -> str:
         raise ParseError(f"{name}: the file is UTF-16: save it as UTF-8", name)
     if data.startswith(b"\x89HDF"):
         raise ParseError(f"{name}: this is an HDF5 file where a prototxt is wanted. {_BINARIES}", name)
-    if _CONTROL.search(data[:_HEAD].rstrip(b"\x1a")):
+    if not looks_like_text(data[:_HEAD]):
         raise ParseError(f"{name}: the file is binary where a prototxt (text) is wanted. {_BINARIES}", name)
     return data.decode("utf-8", "surrogateescape")
 
 
 _BINARIES = "Weights go to -weights or to caffe.Net(model, weights, phase), a .solverstate to -snapshot."
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Whether a file that begins like this may be a prototxt."""
+    return not _CONTROL.search(head.rstrip(b"\x1a"))  # Ctrl-Z once ended text files
 
 
 def read_binary(path: FilePath, cls: type[M]) -> M:
@@ -146,7 +151,7 @@ def read_binary(path: FilePath, cls: type[M]) -> M:
     try:
         message = cls.FromString(data)
     except DecodeError as error:
-        text = "" if _CONTROL.search(data[:_HEAD]) else "; the file looks like text (a prototxt)"
+        text = "; the file looks like text (a prototxt)" if looks_like_text(data[:_HEAD]) else ""
         raise WireError(f"{name}: {len(data)} bytes that are no {kind}: {error}{text}") from error
     if not message.IsInitialized():
         missing = ", ".join(message.FindInitializationErrors())  # pyright: ignore[reportAttributeAccessIssue]

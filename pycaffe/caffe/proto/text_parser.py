@@ -20,10 +20,10 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from google.protobuf.message import Message
 
 from . import hints
+from .descriptors import REPEATED, REQUIRED, labels
 from .text_tokens import END, NAME, SYMBOL, Tokens, read_bool, reader
 
 _CLOSING = {"{": "}", "<": ">"}
@@ -36,7 +36,7 @@ class _Field:
 
     def __init__(self, descriptor: FieldDescriptor, label: int, read: Callable[[Tokens], Any] | None = None):
         self.name = descriptor.name
-        self.repeated = label == FieldDescriptorProto.LABEL_REPEATED
+        self.repeated = label == REPEATED
         self.read = read or (None if descriptor.message_type else reader(descriptor))
 
 
@@ -44,19 +44,16 @@ class _Table(dict[str, _Field]):
     """The fields of a message type by name, and which of them are required."""
 
     def __init__(self, descriptor: Descriptor):
-        # Descriptors tell labels by different names in different protobuf versions; their protos do not.
-        proto = DescriptorProto()
-        descriptor.CopyToProto(proto)
-        labels = {field.name: field.label for field in proto.field}
-        super().__init__((f.name, _Field(f, labels[f.name])) for f in descriptor.fields)
+        label_of = labels(descriptor)
+        super().__init__((f.name, _Field(f, label_of[f.name])) for f in descriptor.fields)
         self.descriptor = descriptor
-        self.required = [n for n, label in labels.items() if label == FieldDescriptorProto.LABEL_REQUIRED]
+        self.required = [name for name, label in label_of.items() if label == REQUIRED]
         if descriptor.full_name == "caffe.PoolingParameter":
             modes = descriptor.enum_types_by_name["RoundMode"].values_by_name
             floor, ceil = modes["FLOOR"].number, modes["CEIL"].number
             self["ceil_mode"] = _Field(
                 descriptor.fields_by_name["round_mode"],
-                labels["round_mode"],
+                label_of["round_mode"],
                 lambda tokens: ceil if read_bool(tokens, "ceil_mode") else floor,
             )
 
