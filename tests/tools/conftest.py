@@ -14,8 +14,6 @@ import pytest
 from caffe import logs
 from caffe_tools import main
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-
 
 @dataclass
 class Done:
