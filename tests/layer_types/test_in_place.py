@@ -56,3 +56,22 @@ def test_allowed(layer):
     net = build(layer, backward=True)
     net.forward()
     net.backward()
+
+
+@pytest.mark.parametrize(
+    "layer", ['type: "BatchNorm"', 'type: "Dropout"', 'type: "PReLU"', 'type: "Scale"', 'type: "Swish"']
+)
+def test_reshape_to_the_same_shape_keeps_what_backward_needs(layer, rng):
+    x, dy = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
+    diffs = []
+    for again in (False, True):
+        caffe.set_random_seed(1)
+        net = build(layer, backward=True)
+        net.blobs["x"].data[...] = x
+        net.forward()
+        if again:
+            net.reshape()
+        net.blobs["x"].diff[...] = dy
+        net.backward()
+        diffs.append(net.blobs["x"].diff.copy())
+    assert (diffs[0] == diffs[1]).all()

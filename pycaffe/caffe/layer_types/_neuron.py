@@ -32,6 +32,16 @@ class NeuronLayer(Layer):
         return self.run.scratch("mask", like.shape, bool)
 
 
+def memory(before: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
+    """before, if it is of this shape and type, else new memory: for what forward keeps for backward.
+
+    So a reshape that changes nothing keeps what is there, and costs nothing.
+    """
+    if before is not None and before.shape == shape and before.dtype == dtype:
+        return before
+    return np.empty(shape, dtype)
+
+
 def in_place(bottom: Sequence[Blob], top: Sequence[Blob]) -> bool:
     """Are the first bottom and the first top one array?"""
     return bottom[0].data_mem is top[0].data_mem

@@ -12,6 +12,7 @@ from ..layer import Layer
 from ..layer_registry import register_layer
 from ..proto import caffe_pb2
 from ._blocks import block_sum, block_total, channel_blocks
+from ._neuron import memory
 
 
 @register_layer("BatchNorm")
@@ -43,6 +44,7 @@ class BatchNormLayer(Layer):
         self.use_global_stats = (
             param.use_global_stats if param.HasField("use_global_stats") else self.phase == caffe_pb2.TEST
         )
+        self.normalised = np.empty(0)
         channels = channel_blocks(bottom[0].shape)[1]
         for shape in ((channels,), (channels,), (1,)):
             self.add_parameter(shape)
@@ -65,8 +67,9 @@ class BatchNormLayer(Layer):
                 f"{bottom[0].shape}",
                 ShapeError,
             )
-        # y, kept for backward: a layer that works in place on the top (Scale does) overwrites it there.
-        self.normalised = np.empty(0 if self.use_global_stats else self.blocks, bottom[0].dtype)
+        if not self.use_global_stats:
+            # y, kept for backward: a layer that works in place on the top (Scale does) overwrites it there.
+            self.normalised = memory(self.normalised, self.blocks, bottom[0].dtype)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data().reshape(self.blocks)

@@ -9,7 +9,7 @@ import numpy as np
 from ..blob import Blob
 from ..layer_registry import register_layer
 from ..proto import caffe_pb2
-from ._neuron import NeuronLayer, in_place
+from ._neuron import NeuronLayer, in_place, memory
 
 _UINT_MAX = 0xFFFFFFFF
 
@@ -33,11 +33,13 @@ class DropoutLayer(NeuronLayer):
             raise self.error(f"dropout_param.dropout_ratio (={ratio:g}) must lie in [0, 1)")
         self.drops = self.phase == caffe_pb2.TRAIN and ratio > 0
         self.scale = 1 / (1 - ratio)
+        self.kept = np.empty(0, bool)
         self.threshold = np.uint32(_UINT_MAX * ratio)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        self.kept = np.empty(bottom[0].shape if self.drops else 0, bool)
+        if self.drops:
+            self.kept = memory(self.kept, bottom[0].shape, bool)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.drops:

@@ -10,7 +10,7 @@ from ..blob import Blob
 from ..errors import ShapeError
 from ..layer import Layer
 from ..layer_registry import register_layer
-from ._neuron import sigmoid
+from ._neuron import memory, sigmoid
 
 
 @register_layer("LSTMUnit")
@@ -31,6 +31,9 @@ class LSTMUnitLayer(Layer):
     def allow_force_backward(self, bottom_index: int) -> bool:
         return bottom_index != 2
 
+    def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.gates = self.squashed = np.empty(0)
+
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         cell = bottom[0].shape
         if len(cell) != 3 or cell[0] != 1:
@@ -43,8 +46,8 @@ class LSTMUnitLayer(Layer):
                 )
         for blob in top:
             blob.reshape(cell)
-        self.gates = np.empty(bottom[1].shape, bottom[1].dtype)
-        self.squashed = np.empty(cell, bottom[0].dtype)
+        self.gates = memory(self.gates, bottom[1].shape, bottom[1].dtype)
+        self.squashed = memory(self.squashed, cell, bottom[0].dtype)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         np.copyto(self.gates, bottom[1].cpu_data())

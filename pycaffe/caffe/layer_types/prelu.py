@@ -11,7 +11,7 @@ from ..errors import ShapeError
 from ..layer_registry import register_layer
 from ..proto import caffe_pb2
 from ._blocks import block_sum, channel_blocks
-from ._neuron import NeuronLayer, in_place
+from ._neuron import NeuronLayer, in_place, memory
 
 
 @register_layer("PReLU")
@@ -30,6 +30,7 @@ class PReLULayer(NeuronLayer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.prelu_param
         self.channel_shared = param.channel_shared
+        self.kept: np.ndarray | None = None
         if not self.channel_shared and bottom[0].num_axes < 2:
             raise self.error(
                 f"Number of axes of bottom blob must be >=2, but its shape is {bottom[0].shape} "
@@ -45,7 +46,7 @@ class PReLULayer(NeuronLayer):
         self.blocks = (1, 1, bottom[0].count) if self.channel_shared else channel_blocks(bottom[0].shape)
         if self.blocks[1] != slopes:
             raise self.error(f"{slopes} slopes do not fit a bottom of shape {bottom[0].shape}", ShapeError)
-        self.kept = np.empty(bottom[0].shape, bottom[0].dtype) if in_place(bottom, top) else None
+        self.kept = memory(self.kept, bottom[0].shape, bottom[0].dtype) if in_place(bottom, top) else None
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, y = bottom[0].cpu_data(), top[0].overwrite_cpu_data()

@@ -12,7 +12,7 @@ from ..layer import Layer
 from ..layer_registry import register_layer
 from ..proto import caffe_pb2
 from ._blocks import block_sum, block_total, operand_blocks, operand_shape
-from ._neuron import in_place
+from ._neuron import in_place, memory
 
 
 @register_layer("Scale")
@@ -37,6 +37,7 @@ class ScaleLayer(Layer):
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.scale_param
         self.axis, self.bias_term = param.axis, param.bias_term
+        self.kept: np.ndarray | None = None
         if len(bottom) == 2:
             shape = bottom[1].shape
         else:
@@ -54,7 +55,7 @@ class ScaleLayer(Layer):
                 f"the bias of shape {self.blobs[-1].shape} does not fit a scale of shape {shape}", ShapeError
             )
         top[0].reshape_like(bottom[0])
-        self.kept = np.empty(bottom[0].shape, bottom[0].dtype) if in_place(bottom, top) else None
+        self.kept = memory(self.kept, bottom[0].shape, bottom[0].dtype) if in_place(bottom, top) else None
 
     def _scale(self, bottom: Sequence[Blob]) -> Blob:
         return bottom[1] if len(bottom) == 2 else self.blobs[0]

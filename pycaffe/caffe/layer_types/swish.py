@@ -8,7 +8,7 @@ import numpy as np
 
 from ..blob import Blob
 from ..layer_registry import register_layer
-from ._neuron import NeuronLayer, sigmoid
+from ._neuron import NeuronLayer, memory, sigmoid
 
 
 @register_layer("Swish")
@@ -23,10 +23,11 @@ class SwishLayer(NeuronLayer):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.beta: float = self.layer_param.swish_param.beta
+        self.gate = np.empty(0)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().reshape(bottom, top)
-        self.gate = np.empty(bottom[0].shape, bottom[0].dtype)
+        self.gate = memory(self.gate, bottom[0].shape, bottom[0].dtype)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data()
