@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +21,29 @@ def cpu_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@functools.cache
+def memory_limit() -> int:
+    """Bytes of memory that this process may use: the machine's, or less in a container."""
+    limits = [sys.maxsize]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for group in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(group).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limits.append(int(text))
+    return min(limits)
+
+
+def memory_text(size: int) -> str:
+    """12884901888 as people say it: "12 GiB"."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = min(max(size, 1).bit_length() // 10, len(units) - 1)
+    return f"{size / 1024**power:.4g} {units[power]}"
 
 
 class ExecutionContext:

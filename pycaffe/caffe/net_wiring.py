@@ -7,6 +7,7 @@ is a net that is filtered for its phase and has its splits inserted (net_inserti
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from . import layer_types as layer_types  # registers the built-in types
 from .blob import Blob
 from .errors import LayerError, NetError, ShapeError, closest
-from .execution import ExecutionContext
+from .execution import ExecutionContext, memory_limit, memory_text
 from .layer import Layer
 from .layer_registry import create_layer
 from .net_insertion import duplicate_top_error
@@ -70,6 +71,7 @@ class Wiring:
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.memory_used = 0
+        self._parameter_memory = 0
         self._run, self._build_subnet, self._locate = run, build_subnet, locate
         self._blob_need_backward: list[bool] = []
         self._producer: dict[str, str] = {}
@@ -132,12 +134,24 @@ class Wiring:
                 log.info("    with loss weight %g", weight)
             self.memory_used += blob.count * blob.dtype.itemsize
         log.info("Memory required for data: %d", self.memory_used)
+        self._check_memory(layer)
 
         need_backward |= self._append_params(layer, layer_param, index)
         self.layer_need_backward.append(need_backward)
         if need_backward:
             for i in self.top_ids[index]:
                 self._blob_need_backward[i] = True
+
+    def _check_memory(self, layer: Layer) -> None:
+        """Memory is allocated when it is first used, and then it may be too late to refuse."""
+        self._parameter_memory += sum(b.count * b.dtype.itemsize for b in layer.blobs)
+        needed, limit = self.memory_used + self._parameter_memory, memory_limit()
+        if needed > limit:
+            raise layer.error(
+                f"up to this layer the net needs {memory_text(needed)} of memory; there are "
+                f"{memory_text(limit)}. A smaller batch_size, or smaller shapes, need less",
+                ShapeError,
+            )
 
     def _append_bottoms(self, layer_param: caffe_pb2.LayerParameter) -> bool:
         ids, need, any_need = [], [], False
@@ -318,8 +332,11 @@ class Wiring:
                 layer.param_propagate_down = [False] * len(layer.blobs)
 
     def _refuse_in_place(self) -> None:
-        for i, layer in enumerate(self.layers):
-            shared = set(self.top_ids[i]) & set(self.bottom_ids[i])
+        in_place = [set(t) & set(b) for t, b in zip(self.top_ids, self.bottom_ids, strict=True)]
+        uses = Counter(blob for shared in in_place for blob in shared)
+        for layer, shared in zip(self.layers, in_place, strict=True):
+            layer.in_place_chain = any(uses[blob] > 1 for blob in shared)
+        for i, (layer, shared) in enumerate(zip(self.layers, in_place, strict=True)):
             if not shared or not self.layer_need_backward[i] or not any(self.bottom_need_backward[i]):
                 continue
             why = layer.in_place_refusal()

@@ -20,6 +20,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .errors import ShapeError
+from .execution import memory_limit, memory_text
+
 _ALIGN = 64
 
 
@@ -108,6 +111,12 @@ class SyncedMem:
         return self.host  # type: ignore[return-value]
 
     def _allocate_host(self) -> None:
+        needed, limit = self.size * self.dtype.itemsize, memory_limit()
+        if needed > limit:
+            # The system might promise it, and then end the process when the memory is used.
+            raise ShapeError(
+                f"{self.size} numbers need {memory_text(needed)} of memory; there are {memory_text(limit)}"
+            )
         self.host = aligned_zeros(self.size, self.dtype)
 
     def _bring_home(self) -> None:

@@ -9,6 +9,7 @@ import lmdb
 import pytest
 
 import caffe
+from caffe.execution import memory_limit
 from caffe.proto import caffe_pb2
 
 INPUT = (
@@ -33,9 +34,13 @@ def loss(bottom: str = "ip") -> str:
     )
 
 
+def dims_of(shape: str) -> str:
+    return " ".join(f"dim: {d}" for d in shape.split())
+
+
 def dummy(shape: str) -> str:
-    dims = " ".join(f"dim: {d}" for d in shape.split())
-    return f'layer {{ name: "d" type: "DummyData" top: "data" dummy_data_param {{ shape {{ {dims} }} }} }}\n'
+    param = f"dummy_data_param {{ shape {{ {dims_of(shape)} }} }}"
+    return f'layer {{ name: "d" type: "DummyData" top: "data" {param} }}\n'
 
 
 def database(labels: list[int], size: int = 6, corrupt: int | None = None) -> None:
@@ -290,17 +295,32 @@ def test_a_truncated_lmdb(cli, tmp_path, keep):
 
 @pytest.mark.parametrize("dims", ["2000000 1000000", "100000 100000 100"])
 def test_a_batch_larger_than_memory_says_how_much_is_needed(cli, tmp_path, dims):
-    Path("net").write_text(dummy(dims) + ip())
+    Path("net").write_text(INPUT.replace("dim: 2 dim: 3 dim: 8 dim: 8", dims_of(dims)) + ip())
     done = cli("time", "-model", "net", "-iterations", "1")
     assert done.status == 1
-    assert "GiB" in done.error or "TiB" in done.error or "2147483647" in done.error
+    assert "layer 'data' (Input, net:1): up to this layer the net needs" in done.error
+    assert "TiB of memory" in done.error and "batch_size" in done.error
 
 
-def test_a_layer_larger_than_memory(cli, tmp_path):
-    Path("net").write_text(dummy("1 2000000000") + ip(2000000000))
+def test_many_blobs_larger_than_memory_together(cli, tmp_path):
+    third = int(memory_limit() * 0.4 / 4 / 1000)
+    param = f"input_param {{ shape {{ dim: 1000 dim: {third} }} }}"
+    Path("net").write_text(
+        "".join(f'layer {{ name: "{x}" type: "Input" top: "{x}" {param} }}\n' for x in "abc")
+    )
     done = cli("time", "-model", "net", "-iterations", "1")
     assert done.status == 1
-    assert "'ip'" in done.error
+    assert "layer 'c' (Input, net:3): up to this layer" in done.error
+
+
+def test_a_parameter_larger_than_memory(cli, tmp_path):
+    Path("net").write_text(INPUT + ip(2000000000))
+    done = cli("time", "-model", "net", "-iterations", "1")
+    assert done.status == 1
+    assert (
+        "layer 'ip' (InnerProduct, net:2): parameter 0: 384000000000 numbers need 1.397 TiB of memory"
+        in done.error
+    )
 
 
 def test_deep_nesting_is_refused_not_followed(cli, tmp_path):
