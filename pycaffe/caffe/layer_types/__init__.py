@@ -51,6 +51,7 @@ from . import slice as slice
 from . import softmax as softmax
 from . import softmax_loss as softmax_loss
 from . import split as split
+from . import spp as spp
 from . import swish as swish
 from . import tanh as tanh
 from . import threshold as threshold

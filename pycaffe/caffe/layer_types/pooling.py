@@ -51,6 +51,7 @@ class PoolingLayer(Layer):
 
     exact_num_bottom = 1
     min_top = 1
+    global_pooling = False
 
     def __init__(self, layer_param: caffe_pb2.LayerParameter):
         super().__init__(layer_param)
@@ -76,19 +77,13 @@ class PoolingLayer(Layer):
         self.pad = self._per_axis("pad", "pad", "pad is pad OR pad_h and pad_w")
         if 0 in self.stride:
             raise self.error(f"Stride dimensions cannot be zero: {self.stride}")
-        if self.global_pooling:
-            if any(self.pad) or set(self.stride) != {1}:
-                raise self.error(
-                    "With Global_pooling: true; only pad = 0 and stride = 1, "
-                    f"but pad is {self.pad} and stride {self.stride}"
-                )
-        elif 0 in self.kernel:
+        if self.global_pooling and (any(self.pad) or set(self.stride) != {1}):
+            raise self.error(
+                "With Global_pooling: true; only pad = 0 and stride = 1, "
+                f"but pad is {self.pad} and stride {self.stride}"
+            )
+        if 0 in self.kernel:
             raise self.error(f"Filter dimensions cannot be zero: {self.kernel}")
-        elif any(self.pad):
-            if self.method == STOCHASTIC:
-                raise self.error("Padding implemented only for average and max pooling.")
-            if any(p >= k for p, k in zip(self.pad, self.kernel, strict=True)):
-                raise self.error(f"pad {self.pad} must be smaller than the kernel {self.kernel}")
 
     def _per_axis(self, stem: str, name: str, rule: str) -> tuple[int, ...]:
         param = self.layer_param.pooling_param
@@ -117,21 +112,29 @@ class PoolingLayer(Layer):
         shape = bottom[0].shape
         if len(shape) != self.spatial_axes + 2:
             raise self.error(f"bottom num_axes may not change: now shape {shape}", ShapeError)
-        self.shape_windows(bottom[0], top, shape[2:] if self.global_pooling else self.kernel)
+        if self.global_pooling:
+            self.kernel = shape[2:]
+        self.shape_windows(bottom[0], top)
 
-    def shape_windows(self, bottom: Blob, top: Sequence[Blob], kernel: tuple[int, ...]) -> None:
-        """Shape the tops for windows of this kernel."""
+    def shape_windows(self, bottom: Blob, top: Sequence[Blob]) -> None:
+        """Shape the tops for windows of this layer's kernel, stride and pad."""
         shape, sizes = bottom.shape, bottom.shape[2:]
-        places = self._places(sizes, kernel)
-        if min(places) < 1 or min(sizes) < 1:
+        if min(sizes) < 1:
+            raise self.error(f"the bottom of shape {shape} has no pixels to pool", ShapeError)
+        if any(self.pad) and self.method == STOCHASTIC:
+            raise self.error("Padding implemented only for average and max pooling.")
+        if not self.global_pooling and any(p >= k for p, k in zip(self.pad, self.kernel, strict=True)):
+            raise self.error(f"pad {self.pad} must be smaller than the kernel {self.kernel}")
+        places = self._places(sizes)
+        if min(places) < 1:
             raise self.error(
-                f"the top would have spatial shape {places}: bottom {sizes}, kernel {kernel}, "
+                f"the top would have spatial shape {places}: bottom {sizes}, kernel {self.kernel}, "
                 f"stride {self.stride}, pad {self.pad}",
                 ShapeError,
             )
         for blob in top:
             blob.reshape(*shape[:2], *places)
-        self.windows = windows = Windows(self.run, sizes, kernel, self.stride, self.pad, places)
+        self.windows = windows = Windows(self.run, sizes, self.kernel, self.stride, self.pad, places)
         step = max(1, _CHUNK_BYTES // max(1, bottom.dtype.itemsize * math.prod(shape[1:])))
         self.chunks = [slice(i, i + step) for i in range(0, shape[0], step)]
         if self.method == AVE:
@@ -141,10 +144,10 @@ class PoolingLayer(Layer):
         else:
             self.chosen = np.empty((*shape[:2], *places), windows.tap_type)
 
-    def _places(self, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[int, ...]:
+    def _places(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         floor = self.layer_param.pooling_param.round_mode == caffe_pb2.PoolingParameter.FLOOR
         places = []
-        for n, k, s, p in zip(sizes, kernel, self.stride, self.pad, strict=True):
+        for n, k, s, p in zip(sizes, self.kernel, self.stride, self.pad, strict=True):
             span = n + 2 * p - k
             count = (span // s if floor else -(-span // s)) + 1
             # The last window must start inside the image or the padding before it.
