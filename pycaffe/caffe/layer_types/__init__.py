@@ -30,6 +30,7 @@ from . import infogain_loss as infogain_loss
 from . import inner_product as inner_product
 from . import input as input
 from . import log as log
+from . import lrn as lrn
 from . import lstm as lstm
 from . import lstm_unit as lstm_unit
 from . import multinomial_logistic_loss as multinomial_logistic_loss
