@@ -48,6 +48,7 @@ class Layer:
         param_propagate_down   per parameter: is its gradient wanted?
         loss_weights           per top: its weight in the objective, 0 for none
         run                    the net's ExecutionContext (random numbers, scratch memory, counters)
+        in_place_chain         does another layer work in place on this in-place layer's blob, too?
         build_subnet           service of the net: NetParameter -> Net, for layers that hold a net
     """
 
@@ -79,6 +80,7 @@ class Layer:
         self.blobs = BlobVec()
         self.param_propagate_down: list[bool] = []
         self.loss_weights: list[float] = []
+        self.in_place_chain = False
         self.run: ExecutionContext
         self.build_subnet: Any = None
 

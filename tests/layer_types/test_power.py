@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 
+import caffe
 from caffe.gradient_check import check_gradient
+from caffe.proto import caffe_pb2
 from layer_types import support
 from layer_types.neuron import check_elementwise, skipped_gradient_leaves_diff, spread
 
@@ -53,3 +56,25 @@ def test_gradient_where_the_base_is_zero():
 
 def test_without_propagate_down_nothing_is_written():
     skipped_gradient_leaves_diff(TEXT.format(2, 1, 0), [1.0, -1.0])
+
+
+def _in_place_net(*scales: float) -> caffe.Net:
+    layers = "".join(
+        f'layer {{ name: "p{i}" type: "Power" bottom: "x" top: "x" power_param {{ scale: {s} }} }}\n'
+        for i, s in enumerate(scales)
+    )
+    text = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 3 } } }\n' + layers
+    net = caffe.Net(text_format.Parse("force_backward: true\n" + text, caffe_pb2.NetParameter()), caffe.TRAIN)
+    net.blobs["x"].data[...] = 1
+    net.forward()
+    net.blobs["x"].diff[...] = [1, 2, 3]
+    net.backward()
+    return net
+
+
+def test_alone_in_place_the_gradient_is_true():
+    assert _in_place_net(3).blobs["x"].diff.tolist() == [3, 6, 9]
+
+
+def test_in_a_chain_in_place_the_originals_constant_is_kept():
+    assert _in_place_net(3, 5).blobs["x"].diff.tolist() == [9, 9, 9]

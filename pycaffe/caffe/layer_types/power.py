@@ -23,7 +23,9 @@ class PowerLayer(NeuronLayer):
     top[0]: the same shape; may be the bottom, where a gradient is needed only if that is constant.
     power_param: power (default 1), scale (1), shift (0): any real.
     Gradient: power · scale · (shift + scale · x) ^ (power - 1) · dy, the true one also in place with
-    power 1 and where the base is 0. (The original gives scale² · dy in place, and 0/0 at base 0.)
+    power 1 and where the base is 0. (The original gives the constant scale² in place, whatever dy is, and
+    0/0 at base 0.) Only where several layers work in place on one blob, so that what the earlier ones
+    need is overwritten anyway, is the original's constant kept: docs/differences.md.
     """
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -71,6 +73,9 @@ class PowerLayer(NeuronLayer):
         if not propagate_down[0]:
             return
         dy, dx = top[0].cpu_diff(), bottom[0].overwrite_cpu_diff()
+        if self.in_place_chain and self.power == 1 and top[0] is bottom[0]:
+            dx.fill(self.scale**2)
+            return
         if self.constant_gradient:
             np.multiply(dy, self.power * self.scale, out=dx)
             return
