@@ -99,15 +99,10 @@ class Windows:
         y[...] = LOWEST
         if chosen is not None:
             chosen[...] = 0
-            higher = self.run.scratch("higher", chosen.shape, np.bool_)
-            number_if_higher = self.run.scratch("number_if_higher", chosen.shape, chosen.dtype)
         for number, seen, place in self.taps:
             best, value = y[seen], x[place]
             if chosen is not None:
-                # Numbers rise from tap to tap, so that the latest that was higher is the largest.
-                is_higher = np.greater(value, best, out=higher[seen]).view(np.uint8)
-                latest = np.multiply(is_higher, number, out=number_if_higher[seen])
-                np.maximum(chosen[seen], latest, out=chosen[seen])
+                self._mark_higher(value, best, chosen, seen, number)
             np.maximum(best, value, out=best)
         for window, place, numbers in self.windows:
             if numbers.size:
@@ -117,6 +112,16 @@ class Windows:
                 np.maximum(best, LOWEST, out=y[window])
                 if chosen is not None:
                     chosen[window] = numbers[first]
+
+    def _mark_higher(
+        self, value: np.ndarray, best: np.ndarray, chosen: np.ndarray, seen: tuple, number: int
+    ) -> None:
+        """chosen[seen] = number where value > best."""
+        higher = self.run.scratch("higher", chosen.shape, np.bool_)[seen]
+        numbered = self.run.scratch("numbered", chosen.shape, chosen.dtype)[seen]
+        np.multiply(np.greater(value, best, out=higher).view(np.uint8), number, out=numbered)
+        # Numbers rise from tap to tap, so that the latest that was higher is the largest.
+        np.maximum(chosen[seen], numbered, out=chosen[seen])
 
     def draw(self, weights: np.ndarray, uniform: np.ndarray, chosen: np.ndarray) -> None:
         """chosen: a tap of each window with probability weight / Σ weights, by uniform in [0, 1).

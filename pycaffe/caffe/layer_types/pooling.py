@@ -51,17 +51,16 @@ class PoolingLayer(Layer):
 
     exact_num_bottom = 1
     min_top = 1
+    max_top = 2
     global_pooling = False
-
-    def __init__(self, layer_param: caffe_pb2.LayerParameter):
-        super().__init__(layer_param)
-        self.method = layer_param.pooling_param.pool
-        self.max_top = 2 if self.method == MAX else 1
 
     # -- parameters and shapes --------------------------------------------------------------------
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.pooling_param
+        self.method: int = param.pool
+        if len(top) > 1 and self.method != MAX:
+            raise self.error("only MAX has a second top, the index of the maximum")
         self.spatial_axes = bottom[0].num_axes - 2
         if self.spatial_axes < 1:
             raise self.error(

@@ -54,10 +54,9 @@ class SPPLayer(Layer):
         self.level_bottom = Blob((0,), bottom[0].dtype)  # the bottom's data with one level's diff
 
     def _level(self, level: int) -> PoolingLayer:
-        param = caffe_pb2.LayerParameter(name=f"{self.name}/{level}", type="Pooling", phase=self.phase)
-        param.pooling_param.pool = self.layer_param.spp_param.pool
-        layer = PoolingLayer(param)
-        layer.run = self.run
+        layer = PoolingLayer(caffe_pb2.LayerParameter(name=f"{self.name}/{level}", type="Pooling"))
+        layer.phase, layer.run = self.phase, self.run
+        layer.method = self.layer_param.spp_param.pool  # both enums number the methods alike
         return layer
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
