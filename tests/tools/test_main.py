@@ -101,8 +101,10 @@ def test_unknown_exceptions_are_one_message_unless_debug(cli, monkeypatch):
     monkeypatch.setattr(main, "_command", broken)
     done = cli("train")
     assert done.status == 1
-    assert done.error.startswith("ZeroDivisionError: surprise")
-    assert "--debug" in done.error
+    assert re.fullmatch(
+        r"ZeroDivisionError: surprise\nat .*test_main\.py:\d+, in broken; --debug shows the way there\n",
+        done.error,
+    )
     done = cli("train", "--debug")
     assert "Traceback" in done.err and done.status == 1
 
@@ -124,6 +126,24 @@ def test_how_errors_end(cli, monkeypatch, raised, status, message):
     done = cli("train")
     assert done.status == status
     assert done.error.startswith(message)
+
+
+def test_an_error_in_a_python_layer_tells_where(cli, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "faulty_layer.py").write_text(
+        "import caffe\n"
+        "class Faulty(caffe.Layer):\n"
+        "    def setup(self, bottom, top): pass\n"
+        "    def reshape(self, bottom, top): top[0].reshape(1)\n"
+        "    def forward(self, bottom, top): {}['missing']\n"
+    )
+    (tmp_path / "net").write_text(
+        'layer { name: "p" type: "Python" top: "p" python_param { module: "faulty_layer" layer: "Faulty" } }'
+    )
+    done = cli("time", "-model", "net")
+    assert done.status == 1
+    for words in ("KeyError: 'missing'", "layer 'p'", "faulty_layer.py:5, in forward"):
+        assert words in done.error
 
 
 def test_a_closed_stdout_is_no_traceback(start):

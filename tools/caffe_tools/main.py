@@ -112,8 +112,7 @@ def run(argv: Sequence[str], tool: str | None = None) -> int:
         logs.abandon_streams()
         return 1
     except Exception as error:
-        text = f"{type(error).__name__}: {error}\nThis was not expected. --debug shows where it came from"
-        return _failed(tool, text, 1, debug)
+        return _failed(tool, _unexpected(error), 1, debug)
 
 
 def _failed(tool: str | None, message: str, status: int, debug: bool) -> int:
@@ -121,6 +120,14 @@ def _failed(tool: str | None, message: str, status: int, debug: bool) -> int:
         message = f"{traceback.format_exc()}{message}"
     logs.StderrHandler().write(f"{tool or 'caffe'}: error: {message}")
     return status
+
+
+def _unexpected(error: Exception) -> str:
+    """A fault of this program, or of a user's Python layer, which then has a note of the layer's name."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    lines = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+    lines.append(f"at {place.filename}:{place.lineno}, in {place.name}; --debug shows the way there")
+    return "\n".join(lines)
 
 
 def _run(argv: list[str], tool: str | None) -> None:
