@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -106,8 +108,14 @@ class DataLayer(Layer):
 
     def seek(self, position: int) -> None:
         """Go on from this place, with the random numbers of the net's present seed."""
+        self._reader.seek(position)  # ends the threads, which draw from the stream
         self._fill.stream = Stream(self.run.seed, self.name)
-        self._reader.seek(position)
+
+    def save_state(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.seek(state["position"])
 
     def close(self) -> None:
         """End the reader's threads now, instead of with the net."""
@@ -120,6 +128,7 @@ class _Fill:
     def __init__(self, transformer: DataTransformer, stream: Stream):
         self.transformer, self.stream = transformer, stream
         self._parser = DatumParser()
+        self._drawing = threading.Lock()  # a stream serves one thread at a time
 
     def shape_of(self, record: Record, batch_size: int) -> tuple[int, ...]:
         """(N, C, h, w) of a batch that begins with this record."""
@@ -148,6 +157,7 @@ class _Fill:
             raise DataError(f"{name(0)}: {error}") from error
         words = None
         if transformer.needs_random:
-            words = self.stream.bits32(3 * len(records), batch.first).reshape(-1, 3)
+            with self._drawing:
+                words = self.stream.bits32(3 * len(records), batch.first).reshape(-1, 3)
         transformer.transform_batch(images, batch.data, words, name)
         batch.labels[:] = [d.label for d in datums]
