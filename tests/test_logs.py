@@ -124,6 +124,15 @@ def test_a_library_shows_warnings_alone():
     assert done.stderr == "loud\n"
 
 
+@pytest.mark.parametrize(
+    ("value", "level"), [("0", logging.NOTSET), ("2", logging.ERROR), ("9", logging.CRITICAL)]
+)
+def test_minloglevel_silences_a_library(monkeypatch, value, level):
+    monkeypatch.setenv("GLOG_minloglevel", value)
+    logs.apply_minloglevel()
+    assert logs.logger.level == level
+
+
 def test_log_files_and_links(tmp_path, capsys):
     logs.install(logs.LogOptions(log_dir=str(tmp_path)))
     logs.logger.info("one")

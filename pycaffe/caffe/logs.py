@@ -128,6 +128,8 @@ class StderrHandler(logging.Handler):
                 abandon_streams()
             else:
                 self._lost += 1
+        except RuntimeError:  # a signal's message in the middle of another line, through a buffer
+            self._lost += 1
         except ValueError:  # stderr was closed
             self._gone = True
 

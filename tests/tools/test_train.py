@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -227,12 +228,33 @@ def test_a_second_ctrl_c_ends_a_long_iteration(start, tiny):
     wait_for(process.stderr, "Learning Rate Policy")
     while not (tiny / "inside").exists():
         assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     wait_for(process.stderr, "Ctrl-C again ends at once")
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert "Traceback" not in process.stderr.read()
     assert not list(tiny.glob("tiny_iter*"))
+
+
+def test_the_terminal_is_closed(tiny):
+    pty = pytest.importorskip("pty")
+    endless(tiny)
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "caffe_tools", "train", "-solver", "solver.prototxt"]
+    process = subprocess.Popen(command, stderr=slave, env={**os.environ, "TERM": "xterm-256color"})
+    os.close(slave)
+    with open(master, errors="replace") as terminal:
+        wait_for(terminal, ITERATION)
+    # Training goes on in silence, and still does what it is told.
+    process.send_signal(signal.SIGHUP)
+    while not list(tiny.glob("*.solverstate")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert len(list(tiny.glob("*.solverstate"))) == 2
+    assert not leftovers(tiny)
 
 
 def test_progress_bar_on_a_terminal_only(tiny):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 
 import click
 
@@ -12,7 +14,6 @@ from caffe.solver_registry import get_solver
 from caffe.upgrade_proto import read_solver_upgraded
 
 from .flags import Flags, brew_command, choose_device
-from .progress import ProgressBar
 from .signals import SignalHandler, effect
 
 log = logging.getLogger("caffe.tools")
@@ -47,11 +48,19 @@ def command(flags: Flags) -> None:
         log.info("Resuming from %s", flags.snapshot)
         solver.restore(flags.snapshot)
     log.info("Starting Optimization")
-    with SignalHandler(sigint, sighup) as signals, ProgressBar(solver):
+    with SignalHandler(sigint, sighup) as signals, _progress_bar(solver):
         solver.action = signals.action
         solver.solve()
     log.info("Optimization Done.")
     _say_where(solver)
+
+
+def _progress_bar(solver: Solver) -> contextlib.AbstractContextManager[object]:
+    if sys.stderr is None or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from .progress import ProgressBar
+
+    return ProgressBar(solver)
 
 
 def _solver_param(flags: Flags) -> caffe_pb2.SolverParameter:
