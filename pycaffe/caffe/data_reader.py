@@ -55,9 +55,9 @@ class DataReader:
     """Endless batches of a database, read ahead by daemon threads.
 
     fill: what makes a batch of records; called in the threads, must not refer to the reader's owner.
-    prefetch: number of batches kept ready, which bounds the memory. threads: how many work at once (for
-    batches that take long to decode). rank, num_ranks: which share to read. skip: records to leave out
-    at the very start.
+    prefetch: number of batches kept ready, which bounds the memory. threads: how many work at once, each on
+    a batch of its own (for images that take long to decode); an attribute that may be set before the
+    first batch. rank, num_ranks: which share to read. skip: records to leave out at the very start.
 
     Threads start with the first next_batch(), and end with close() or when the reader is forgotten. What
     goes wrong in one is raised by next_batch(), after the batches before it. A forked child gets
@@ -84,7 +84,7 @@ class DataReader:
         if not 0 <= rank < num_ranks:
             raise DataError(f"rank (={rank}) must lie in [0, {num_ranks})")
         self._shared = _Shared(open_db(source, backend), batch_size, fill, rank, num_ranks)
-        self._prefetch, self._threads = prefetch, min(threads, prefetch)
+        self._prefetch, self.threads = prefetch, threads
         self._workers: list[threading.Thread] = []
         self._position = skip
         self._close = weakref.finalize(self, _Shared.close, self._shared, self._workers)
@@ -134,7 +134,7 @@ class DataReader:
 
     def _start(self) -> None:
         self._shared.restart(self._position, self._prefetch)
-        for i in range(self._threads):
+        for i in range(min(self.threads, self._prefetch)):
             # The target knows what is shared, not the reader: a thread must not keep it alive.
             thread = threading.Thread(target=self._shared.work, name=f"caffe data reader {i}", daemon=True)
             thread.start()

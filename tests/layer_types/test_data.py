@@ -115,6 +115,22 @@ def test_random_numbers_depend_on_the_seed_and_not_on_prefetch(images: list[np.n
     assert not np.array_equal(random_run(seed=6)[0], first[0])
 
 
+def test_encoded_images_are_decoded_by_several_threads_with_the_same_result(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAFFE_NUM_THREADS", "4")
+    with open_db("db", "lmdb", "new") as db:
+        transaction = db.transaction()
+        for i in range(7):
+            png = cv2.imencode(".png", rng.integers(0, 256, (8, 9, 3), dtype=np.uint8))[1].tobytes()
+            transaction.put(b"%d" % i, caffe_pb2.Datum(encoded=True, data=png, label=i).SerializeToString())
+        transaction.commit()
+    one = random_run(data="prefetch: 1", count=20)
+    several = random_run(data="prefetch: 6", count=20)
+    assert several[1] == one[1] == [i % 7 for i in range(60)]
+    np.testing.assert_array_equal(several[0], one[0])
+
+
 def test_going_on_from_a_position_gives_the_same_batches(images: list[np.ndarray]) -> None:
     caffe.set_random_seed(5)
     n = net(transform="crop_size: 3 mirror: true", phase=caffe.TRAIN)

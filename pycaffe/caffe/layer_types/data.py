@@ -13,7 +13,7 @@ from ..context import solver_count, solver_rank
 from ..data_reader import Batch, DataReader, Record
 from ..data_transformer import DataTransformer
 from ..datasets import resolve_source
-from ..datum import DatumParser
+from ..datum import Datum, DatumParser
 from ..errors import DataError
 from ..layer import Layer
 from ..layer_registry import register_layer
@@ -59,11 +59,12 @@ class DataLayer(Layer):
                 param.batch_size,
                 self._fill,
                 prefetch=param.prefetch,
-                threads=1,
                 skip=self._first_skip(param.rand_skip),
                 **self._share(),
             )
-            self._shape = self._fill.shape_of(self._reader.first_record(), param.batch_size)
+            datum, self._shape = self._fill.look_at(self._reader.first_record(), param.batch_size)
+            if datum.encoded:  # decoding takes long, and lets other threads run
+                self._reader.threads = self.run.threads
         except DataError as error:
             raise self._named(error) from error
 
@@ -130,12 +131,13 @@ class _Fill:
         self._parser = DatumParser()
         self._drawing = threading.Lock()  # a stream serves one thread at a time
 
-    def shape_of(self, record: Record, batch_size: int) -> tuple[int, ...]:
-        """(N, C, h, w) of a batch that begins with this record."""
+    def look_at(self, record: Record, batch_size: int) -> tuple[Datum, tuple[int, ...]]:
+        """What a record holds, and (N, C, h, w) of a batch that begins with it."""
         key, value = record
         try:
-            image = self.transformer.image(self._parser.parse(value))
-            return (batch_size, *self.transformer.output_shape(image.shape))
+            datum = self._parser.parse(value)
+            image = self.transformer.image(datum)
+            return datum, (batch_size, *self.transformer.output_shape(image.shape))
         except DataError as error:
             raise DataError(f"record {key!r}: {error}") from error
 
