@@ -20,6 +20,7 @@ from typing import TypeVar
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
 
+from .atomic_file import atomic_write
 from .errors import ParseError, ProtoError, WireError
 from .proto import text_parser, text_tokens
 from .proto.caffe_pb2 import NetParameter, SolverParameter
@@ -79,10 +80,10 @@ def write_text(message: Message) -> str:
 
 
 def write(message: Message, path: FilePath) -> None:
-    """Write the message into a prototxt file. Raises ProtoError if the file cannot be written."""
+    """Write the message into a prototxt file, whole or not at all. Raises ProtoError if it cannot be."""
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(write_text(message))
+        with atomic_write(path) as file:
+            file.write(write_text(message).encode())
     except OSError as error:
         raise ProtoError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
 

@@ -27,6 +27,7 @@ from typing import BinaryIO, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from .atomic_file import atomic_write
 from .errors import ProtoError, WireError
 from .proto.caffe_pb2 import BlobProto, BlobProtoVector, NetParameter, SolverState
 from .proto.wire_blobs import WireBlob as WireBlob
@@ -132,7 +133,7 @@ def _looks_like(view: memoryview, cls: type[Message]) -> str:
 def write_net_binary(target: Target, net: NetParameter, blobs: Sequence[WireBlob]) -> None:
     """Write a net with its weights, as pb2 would have serialised it.
 
-    target: a path, written beside and renamed when complete, or an open (buffered) binary file. blobs:
+    target: a path, written as atomic_file does, or an open (buffered) binary file. blobs:
     what the tokens refer to; float32 arrays are written as data and diff, float64 ones as double_data and
     double_diff, row by row whatever their strides. Raises ProtoError for tokens without a blob, other
     kinds of number, more than 2 GB (before anything is written), and a path that cannot be written.
@@ -173,16 +174,8 @@ def _write(target: Target, message: Message, blobs: Sequence[WireBlob]) -> None:
     if not isinstance(target, (str, os.PathLike)):
         write_pieces(target, pieces)
         return
-    name = os.path.realpath(target)
-    # Not in place: the arrays may be views of this very file.
-    fresh = f"{name}.{os.getpid()}.tmp" if os.path.isfile(name) or not os.path.exists(name) else name
     try:
-        with open(fresh, "wb") as file:
+        with atomic_write(target) as file:  # not in place: the arrays may be views of this very file
             write_pieces(file, pieces)
-        if fresh != name:
-            os.replace(fresh, name)
     except OSError as error:
         raise ProtoError(f"{os.fspath(target)}: cannot be written: {error.strerror}") from error
-    finally:
-        if fresh != name and os.path.exists(fresh):
-            os.remove(fresh)
