@@ -122,7 +122,7 @@ class Layer:
         """What the coming passes depend on besides parameters and random counters: a place in the data, a
         carried-over state. Values: NumPy arrays, numbers, text, None, and lists or dicts of these but arrays.
 
-        A snapshot writes it into its .resume file; a restored solver hands it to load_state.
+        A snapshot writes it into its resume file; a restored solver hands it to load_state.
         """
         return {}
 

@@ -13,14 +13,11 @@ Source: Caffe's SolverParameter documentation.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 
 from .errors import SolverError, closest
 from .proto import caffe_pb2
-
-log = logging.getLogger("caffe.solver")
 
 # (param, iteration, current_step) -> (rate, current_step)
 Policy = Callable[[caffe_pb2.SolverParameter, int, int], tuple[float, int]]
@@ -86,7 +83,6 @@ def _inv(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[f
 def _multistep(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
     if step < len(param.stepvalue) and iteration >= param.stepvalue[step]:
         step += 1
-        log.info("MultiStep Status: Iteration %d, step = %d", iteration, step)
     return param.base_lr * param.gamma**step, step
 
 

@@ -1,31 +1,32 @@
-"""Snapshots: the net's parameters and the solver's state, written so that a pair is whole or absent.
+"""Snapshots: the net's parameters and the solver's state, in the original's formats in both directions.
 
-The .solverstate is written last: it is the commit of the pair. Formats are the original's, in both
-directions.
+A snapshot is three files: <prefix>_iter_<n>.caffemodel, a resume file (resume_file.py), and
+<prefix>_iter_<n>.solverstate; or .caffemodel.h5 and .solverstate.h5. They appear together: the solver state
+is the last, and where it is, the others are its own.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from . import net_weights
-from .atomic_file import atomic_write, temporary_name
+from . import net_weights, resume_file
+from .atomic_file import remove_leftovers, temporary_names
 from .blob import proto_shape
-from .errors import SnapshotError
+from .errors import ProtoError, SnapshotError, WeightsError
+from .hdf5_layers import hdf5_writer, write_text
 from .proto import caffe_pb2
-try:
-    from .wire import WireBlob, read_solver_state, write_solver_state
-except ImportError:
-    pass
+from .solver_registry import solver_class, solver_type_list
+from .wire import WireBlob, blob_index, read_solver_state, set_blob_index, write_solver_state
 
 if TYPE_CHECKING:
-    from .solvers.sgd import SGDSolver
+    from .solver import Solver
 
 log = logging.getLogger("caffe.solver")
 
@@ -37,93 +38,183 @@ def check_writable(param: caffe_pb2.SolverParameter) -> None:
     folder = Path(param.snapshot_prefix or "").parent
     if not folder.is_dir():
         raise SnapshotError(
-            f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory exists and is "
-            f"writable: there is no directory '{folder}'. Create it, or change snapshot_prefix"
+            f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory "
+            f"exists and is writable: there is no directory '{folder}'. Create it, or change snapshot_prefix"
         )
     if not os.access(folder, os.W_OK):
         raise SnapshotError(
-            f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory exists and is "
-            f"writable: '{folder}' is not. Change snapshot_prefix"
+            f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory "
+            f"exists and is writable: '{folder}' is not. Change snapshot_prefix"
         )
 
 
-def file_name(solver: SGDSolver, extension: str) -> str:
+def check_size(solver: Solver) -> None:
+    """Find out at the start that a snapshot would be too large for its format. Raises SnapshotError."""
+    if _is_hdf5(solver):
+        return
+    sizes = {
+        ".caffemodel": net_weights.number_bytes(solver.net, solver.param.snapshot_diff),
+        ".solverstate": 4 * sum(blob.count for blob in solver.history),
+    }
+    for extension, size in sizes.items():
+        if size > net_weights.BINARY_LIMIT:
+            raise SnapshotError(
+                f"Snapshots as binary proto can have 2 GiB at most, and the {extension} of this net would "
+                f"have {size / 2**30:.2f}. Write `snapshot_format: HDF5` into the solver"
+            )
+
+
+def _is_hdf5(solver: Solver) -> bool:
+    return solver.param.snapshot_format == caffe_pb2.SolverParameter.HDF5
+
+
+def file_name(solver: Solver, extension: str) -> str:
     return f"{solver.param.snapshot_prefix}_iter_{solver.iter}{extension}"
 
 
-def write(solver: SGDSolver) -> str:
-    """Write both files in the format of the recipe; returns the path of the solver state."""
-    hdf5 = solver.param.snapshot_format == caffe_pb2.SolverParameter.HDF5
+def remove_old_leftovers(param: caffe_pb2.SolverParameter) -> None:
+    """Remove what a killed training with this prefix left behind."""
+    prefix = Path(param.snapshot_prefix)
+    names = (f"{prefix.name}_iter_", f"{resume_file.PREFIX}{prefix.name}_iter_")
+    for path in remove_leftovers(prefix.parent, names):
+        log.info("Removed %s, left behind by a training that was killed", path)
+
+
+# -- writing --------------------------------------------------------------------------------------------
+
+
+def write(solver: Solver) -> str:
+    """Write a snapshot in the format of the recipe; returns the path of the solver state. Raises
+    SnapshotError, and then there is no new file."""
+    hdf5 = _is_hdf5(solver)
+    ending, kind = (".h5", "HDF5") if hdf5 else ("", "binary proto")
+    model, state = (file_name(solver, e + ending) for e in (".caffemodel", ".solverstate"))
+    write_net = net_weights.write_hdf5 if hdf5 else net_weights.write
+    write_state = _write_hdf5 if hdf5 else _write_binary
     try:
-        if hdf5:
-            model = file_name(solver, ".caffemodel.h5")
-            log.info("Snapshotting to HDF5 file %s", model)
-            net_weights.save_hdf5(solver.net, model, solver.param.snapshot_diff)
-            state = file_name(solver, ".solverstate.h5")
-            log.info("Snapshotting solver state to HDF5 file %s", state)
-            _write_hdf5(solver, model, state)
-        else:
-            model = file_name(solver, ".caffemodel")
-            log.info("Snapshotting to binary proto file %s", model)
-            net_weights.save(solver.net, model, solver.param.snapshot_diff)
-            state = file_name(solver, ".solverstate")
-            log.info("Snapshotting solver state to binary proto file %s", state)
-            _write_binary(solver, model, state)
+        with temporary_names(model, resume_file.path_beside(state), state) as (
+            new_model,
+            new_resume,
+            new_state,
+        ):
+            log.info("Snapshotting to %s file %s", kind, model)
+            write_net(solver.net, new_model, solver.param.snapshot_diff)
+            resume_file.write(solver, new_resume)
+            log.info("Snapshotting solver state to %s file %s", kind, state)
+            write_state(solver, model, new_state)
     except OSError as error:
         raise SnapshotError(f"cannot write the snapshot {model}: {error.strerror or error}") from error
+    except (ProtoError, WeightsError) as error:
+        raise SnapshotError(f"cannot write the snapshot {model}: {error}") from error
     return state
 
 
-def _write_binary(solver: SGDSolver, model: str, path: str) -> None:
+def _write_binary(solver: Solver, model: str, path: Path) -> None:
     state = caffe_pb2.SolverState(iter=solver.iter, learned_net=model, current_step=solver.current_step)
     arrays = []
     for i, blob in enumerate(solver.history):
         proto = state.history.add()
         proto.shape.dim.extend(blob.shape)
-        proto.double_diff.append(i)
-        arrays.append(WireBlob(blob.cpu_data().reshape(-1), None))
-    with atomic_write(path) as file:
+        set_blob_index(proto, i)
+        arrays.append(WireBlob(blob.cpu_data().reshape(-1)))
+    with open(path, "wb") as file:
         write_solver_state(file, state, arrays)
 
 
-def _write_hdf5(solver: SGDSolver, model: str, path: str) -> None:
-    with temporary_name(path) as temporary, h5py.File(temporary, "w") as file:
-        file.create_dataset("iter", data=np.int32([solver.iter]))
-        file.create_dataset("learned_net", data=np.bytes_(model.encode()))
-        file.create_dataset("current_step", data=np.int32([solver.current_step]))
+def _write_hdf5(solver: Solver, model: str, path: Path) -> None:
+    with hdf5_writer(path) as file:
+        file.create_dataset("iter", data=np.array([solver.iter], np.int32))
+        write_text(file, "learned_net", os.fsencode(model))
+        file.create_dataset("current_step", data=np.array([solver.current_step], np.int32))
         history = file.create_group("history")
         for i, blob in enumerate(solver.history):
             history.create_dataset(str(i), data=blob.cpu_data())
 
 
-def restore(solver: SGDSolver, path: str) -> None:
-    """Continue from a solver state. Raises SnapshotError for what is none of this solver and net."""
+# -- restoring ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _State:
+    """What a .solverstate holds. history: shape and values of each blob."""
+
+    iteration: int
+    learned_net: str
+    current_step: int
+    history: list[tuple[tuple[int, ...], np.ndarray]]
+
+
+def restore(solver: Solver, path: str) -> None:
+    """Continue from a solver state. Raises SnapshotError for what is none, or not one of this solver and net,
+    and WeightsError for weights that do not fit; then the solver is as it was."""
     if ".caffemodel" in Path(path).name:
         raise SnapshotError(
-            f"{path} holds weights, not a solver's state: give the .solverstate to resume, or use weights to fine-tune"
+            f"{path} holds weights, not a solver's state: give the .solverstate to resume, or use weights to "
+            "fine-tune"
         )
     if not Path(path).is_file():
         raise SnapshotError(f"there is no solver state {path}")
-    if path.endswith(".h5"):
-        iteration, learned, step, history = _read_hdf5(path)
-    else:
-        iteration, learned, step, history = _read_binary(path)
-    if len(history) != len(solver.history):
-        raise SnapshotError(
-            f"{path}: Incorrect length of history blobs: {len(history)} in the file, {len(solver.history)} in this "
-            f"{solver.type} solver; it belongs to another solver type or net"
-        )
-    for i, (shape, blob) in enumerate(zip((s for s, _ in history), solver.history, strict=True)):
-        if tuple(shape) != blob.shape:
-            raise SnapshotError(
-                f"{path}: history blob {i} has shape {tuple(shape)}, this solver needs {blob.shape}; it belongs to another net"
-            )
-    if learned:
-        solver.net.copy_from(_find_model(learned, path))
-    solver.iter, solver.current_step = iteration, step
+    state = _read_hdf5(path) if path.endswith(".h5") else _read_binary(path)
+    resume, why = _read_resume(state, path)
+    _check(solver, state, path, resume.solver_type if resume else "")
+    if state.learned_net:
+        solver.net.copy_from(_find_model(state.learned_net, path))
+    solver.iter, solver.current_step = state.iteration, state.current_step
     log.info("%sSolver: restoring history", solver.type)
-    for (_, values), blob in zip(history, solver.history, strict=True):
-        blob.overwrite_cpu_data()[...] = np.reshape(values, blob.shape)
+    for (_, values), blob in zip(state.history, solver.history, strict=True):
+        blob.overwrite_cpu_data()[...] = values.reshape(blob.shape)
+    if resume is not None:
+        resume.apply(solver)
+    else:
+        solver.loss_window.clear()
+        log.warning(
+            "%s. Data layers begin anew, and other random numbers are drawn than the training would have had "
+            "(so it is with the original, too); parameters and history are complete",
+            why,
+        )
+
+
+def _read_resume(state: _State, path: str) -> tuple[resume_file.Resume | None, str]:
+    """The resume file of this solver state, or None and the reason."""
+    name = resume_file.path_beside(path)
+    resume = resume_file.Resume.read(name)
+    if resume is None:
+        return None, f"There is no {name}"
+    values = (v for _, v in state.history)
+    if resume.fingerprint != resume_file.fingerprint(state.iteration, state.current_step, values):
+        return None, f"{name} belongs to another solver state than {path}"
+    return resume, ""
+
+
+def _check(solver: Solver, state: _State, path: str, written_by: str) -> None:
+    if written_by and written_by != solver.type:
+        raise SnapshotError(
+            f"{path} was written by a solver of type {written_by}, this one is {solver.type}: a state goes "
+            "on in its own type only. To begin anew from its parameters, give the .caffemodel as weights"
+        )
+    have, need = len(state.history), len(solver.history)
+    if have != need:
+        others = _types_with(have, len(solver.net.learnable))
+        raise SnapshotError(
+            f"{path}: Incorrect length of history blobs: {have} in the file, and this {solver.type} solver "
+            f"has {need}. It belongs to {f'another solver type ({others}) or ' if others else ''}another net"
+        )
+    for i, ((shape, values), blob) in enumerate(zip(state.history, solver.history, strict=True)):
+        if shape != blob.shape:
+            raise SnapshotError(
+                f"{path}: history blob {i} has shape {shape}, this solver needs {blob.shape}; it belongs to "
+                "another net"
+            )
+        if values.size != blob.count:
+            raise SnapshotError(
+                f"{path}: history blob {i} has {values.size} values for shape {shape}: damaged"
+            )
+
+
+def _types_with(blobs: int, params: int) -> str:
+    """The solver types that keep so many history blobs for so many parameters."""
+    classes = {name: solver_class(name) for name in solver_type_list()}
+    return ", ".join(name for name, cls in classes.items() if getattr(cls, "histories", 0) * params == blobs)
 
 
 def _find_model(learned: str, path: str) -> str:
@@ -135,27 +226,36 @@ def _find_model(learned: str, path: str) -> str:
     raise SnapshotError(f"{path} continues from {learned}, which is neither there nor at {beside}")
 
 
-History = list[tuple[tuple[int, ...], np.ndarray]]
-
-
-def _read_binary(path: str) -> tuple[int, str, int, History]:
-    state, arrays = read_solver_state(path)
-    if not state.HasField("iter"):
-        raise SnapshotError(f"{path} is no solver state: it names no iteration")
+def _read_binary(path: str) -> _State:
+    try:
+        message, arrays = read_solver_state(path)
+    except ProtoError as error:
+        raise SnapshotError(f"{path} is no solver state that can be read: {error}") from error
+    if not message.HasField("iter"):
+        raise SnapshotError(
+            f"{path} is no solver state: it names no iteration. Weights (a .caffemodel) are given by -weights"
+        )
     history = []
-    for blob in state.history:
-        values = arrays[int(blob.double_diff[0])].data
+    for blob in message.history:
+        values = arrays[blob_index(blob)].data
         history.append((proto_shape(blob), np.zeros(0, np.float32) if values is None else values))
-    return state.iter, state.learned_net, state.current_step, history
+    return _State(message.iter, message.learned_net, message.current_step, history)
 
 
-def _read_hdf5(path: str) -> tuple[int, str, int, History]:
+def _first(dataset: h5py.Dataset) -> int:
+    return int(np.asarray(dataset[()]).item(0))
+
+
+def _read_hdf5(path: str) -> _State:
     try:
         with h5py.File(path, "r") as file:
-            learned = file["learned_net"][()] if "learned_net" in file else b""
-            learned = learned.decode() if isinstance(learned, bytes) else str(learned)
             group = file["history"]
-            history = [(group[str(i)].shape, group[str(i)][()]) for i in range(len(group))]
-            return int(np.ravel(file["iter"][()])[0]), learned, int(np.ravel(file["current_step"][()])[0]), history
-    except (OSError, KeyError) as error:
-        raise SnapshotError(f"{path} is no solver state in HDF5: {error}") from error
+            learned = file["learned_net"][()] if "learned_net" in file else b""
+            return _State(
+                _first(file["iter"]),
+                os.fsdecode(learned),
+                _first(file["current_step"]) if "current_step" in file else 0,
+                [(group[str(i)].shape, group[str(i)][()]) for i in range(len(group))],
+            )
+    except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise SnapshotError(f"{path} is no solver state in HDF5 that can be read: {error}") from error

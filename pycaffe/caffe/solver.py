@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from . import context, debug_info, snapshot
+from .blob import Blob
 from .callbacks import SolverAction, SolverCallback
-from .errors import SnapshotError, SolverError, WeightsError
+from .errors import SnapshotError, SolverError
 from .lr_policies import check_policy, learning_rate
 from .net import TEST, TRAIN, Net
 from .net_wiring import LearnableParam
@@ -49,12 +50,16 @@ class Solver:
         if log.isEnabledFor(logging.INFO) and context.root_solver():
             log.info("Initializing solver from parameters: \n%s", write_text(self.param))
         if self.param.average_loss < 1:
-            raise SolverError(f"average_loss should be non-negative and at least 1, not {self.param.average_loss}")
+            raise SolverError(
+                f"average_loss should be non-negative and at least 1, not {self.param.average_loss}"
+            )
         if self.param.iter_size < 1:
             raise SolverError(f"iter_size must be at least 1, not {self.param.iter_size}")
         check_policy(self.param)
         self.check_param()
         snapshot.check_writable(self.param)
+        if context.root_solver():
+            snapshot.remove_old_leftovers(self.param)
         if self.param.random_seed >= 0:
             context.set_random_seed(self.param.random_seed + context.solver_rank())
         self.iter = 0
@@ -70,7 +75,10 @@ class Solver:
 
         self.net: Net = self._train_net()
         self.test_nets: list[Net] = self._test_nets()
+        self.history: list[Blob] = []
         self.init_history()
+        if self.param.snapshot:
+            snapshot.check_size(self)
         log.info("Solver scaffolding done.")
 
     # -- what a solver defines ------------------------------------------------------------------------
@@ -79,7 +87,7 @@ class Solver:
         """Refuse fields that this solver cannot honour."""
 
     def init_history(self) -> None:
-        raise NotImplementedError
+        """Make `history`: the blobs that snapshots keep beside the parameters."""
 
     def apply_update(self) -> None:
         """Turn the accumulated gradients into new parameters, and count the iteration."""
@@ -245,7 +253,8 @@ class Solver:
             log.info("    Train net output #%d: %s = %g%s", i, name, value, _weighted(weight, value))
 
     def solve(self, resume_file: str | None = None) -> None:
-        """Train until max_iter, from a solver state if one is given; then snapshot and test as the recipe says."""
+        """Train until max_iter, from a solver state if one is given; then snapshot and test as the recipe
+        says."""
         log.info("Solving %s", self.net.name)
         log.info("Learning Rate Policy: %s", self.param.lr_policy)
         self.stopped_early = False
@@ -253,6 +262,8 @@ class Solver:
             log.info("Restoring previous solver status from %s", resume_file)
             self.restore(resume_file)
         param = self.param
+        if param.snapshot_after_train:
+            snapshot.check_size(self)
         self._run(param.max_iter)
         if param.snapshot_after_train and (not param.snapshot or self.iter % param.snapshot != 0):
             if context.root_solver():
@@ -308,7 +319,9 @@ class Solver:
         weights, i = net.blob_loss_weights, 0
         for name in net.outputs:
             for value in means.get(name, np.zeros(0)).ravel():
-                log.info("    Test net output #%d: %s = %g%s", i, name, value, _weighted(weights[name], value))
+                log.info(
+                    "    Test net output #%d: %s = %g%s", i, name, value, _weighted(weights[name], value)
+                )
                 i += 1
         return means
 
@@ -324,7 +337,7 @@ class Solver:
         """A full disk ends no training: the next snapshot may find room."""
         try:
             self.snapshot()
-        except (SnapshotError, WeightsError) as error:
+        except SnapshotError as error:
             log.warning("%s. Training goes on without this snapshot", error)
 
     def restore(self, path: str | Path) -> None:

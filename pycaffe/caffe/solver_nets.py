@@ -32,8 +32,8 @@ def train_net_definition(param: caffe_pb2.SolverParameter) -> NetDefinition:
         raise SolverError(f"SolverParameter must specify a train net using one of these fields: {fields}")
     if len(given) > 1:
         raise SolverError(
-            f"SolverParameter must not contain more than one of these fields specifying a train_net: {fields} "
-            f"(given: {', '.join(given)})"
+            f"SolverParameter must not contain more than one of these fields specifying a train_net: "
+            f"{fields} (given: {', '.join(given)})"
         )
     if given[0] == "train_net_param":
         return _from_message(param.train_net_param, " specified in train_net_param.")
@@ -45,7 +45,8 @@ def train_net_definition(param: caffe_pb2.SolverParameter) -> NetDefinition:
 
 
 def test_net_definitions(param: caffe_pb2.SolverParameter) -> list[NetDefinition]:
-    """The test nets in order: test_net_param, test_net, then `net` or `net_param` as often as test_iter asks."""
+    """The test nets in order: test_net_param, test_net, then `net` or `net_param` as often as test_iter
+    asks."""
     specific = len(param.test_net_param) + len(param.test_net)
     generic = param.HasField("net") or param.HasField("net_param")
     count = len(param.test_iter)

@@ -39,7 +39,8 @@ def solver_class(type: str) -> type[Solver]:
     """Raises SolverError, in the original's words, for a type that nobody registered."""
     if type not in _solvers:
         raise SolverError(
-            f"Unknown solver type: {type} (known types: {', '.join(solver_type_list())}){closest(type, _solvers)}"
+            f"Unknown solver type: {type} (known types: {', '.join(solver_type_list())})"
+            f"{closest(type, _solvers)}"
         )
     return _solvers[type]
 

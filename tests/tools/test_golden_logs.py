@@ -22,6 +22,7 @@ _OURS = (
     "Ignoring source layer ",
     "Layer ",
     "The trained parameters are in ",
+    "There is no logs/resume_",
     "No snapshot was written",
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]\d+)?")

@@ -61,8 +61,8 @@ class Hdf5Rows:
         kind = _CLASSES.get(found.dtype.kind)
         if kind is None:
             raise DataError(
-                f"{self.path}: Unsupported datatype class of dataset {name}: {found.dtype}; write it as float "
-                "or integer"
+                f"{self.path}: Unsupported datatype class of dataset {name}: {found.dtype}; write it as "
+                "float or integer"
             )
         if not found.shape:
             raise DataError(f"{self.path}: dataset {name} is one number; its first axis must count the rows")

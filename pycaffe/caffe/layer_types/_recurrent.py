@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from google.protobuf import text_format
@@ -128,6 +128,13 @@ class RecurrentLayer(Layer):
         """Forget the states: the next pass starts from zeros."""
         for states in self.history:
             states[-1] = 0
+
+    def save_state(self) -> dict[str, Any]:
+        return {} if self.exposed else {n: s[-1] for n, s in zip(self.states, self.history, strict=True)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        for name, states in zip(self.states, self.history, strict=True):
+            states[-1] = state[name]
 
     # -- what a subclass defines --------------------------------------------------------------------
 

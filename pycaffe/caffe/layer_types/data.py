@@ -118,6 +118,12 @@ class DataLayer(Layer):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.seek(state["position"])
 
+    def save_state(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.seek(state["position"])
+
     def close(self) -> None:
         """End the reader's threads now, instead of with the net."""
         self._reader.close()

@@ -110,8 +110,8 @@ class HDF5DataLayer(Layer):
         file = Hdf5Rows(path, self._names)
         if self._shapes and self._shapes != file.shapes:
             raise DataError(
-                f"{path}: rows of {', '.join(self._names)} have the shapes {file.shapes}, those of the first file "
-                f"{self._shapes}; all files must agree"
+                f"{path}: rows of {', '.join(self._names)} have the shapes {file.shapes}, those of the first "
+                f"file {self._shapes}; all files must agree"
             )
         self._file = self._shuffled(file)
         return file

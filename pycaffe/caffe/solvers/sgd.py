@@ -50,8 +50,11 @@ class SGDSolver(Solver):
         self._kernel = row(self) if row is not None else None
 
     def apply_update(self) -> None:
-        rate, self.current_step = learning_rate(self.param, self.iter, self.current_step)
+        rate, step = learning_rate(self.param, self.iter, self.current_step)
         rate = float(np.float32(rate))
+        if step != self.current_step and self.param.lr_policy == "multistep":
+            log.info("MultiStep Status: Iteration %d, step = %d", self.iter, step)
+        self.current_step = step
         if self.param.display and self.iter % self.param.display == 0 and context.root_solver():
             log.info("Iteration %d, lr = %g", self.iter, rate)
         learnable = self.net.learnable
