@@ -82,7 +82,7 @@ def write_text(message: Message) -> str:
 def write(message: Message, path: FilePath) -> None:
     """Write the message into a prototxt file, whole or not at all. Raises ProtoError if it cannot be."""
     try:
-        with atomic_write(path) as file:
+        with atomic_write(os.fspath(path)) as file:
             file.write(write_text(message).encode())
     except OSError as error:
         raise ProtoError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error

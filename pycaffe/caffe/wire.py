@@ -175,7 +175,7 @@ def _write(target: Target, message: Message, blobs: Sequence[WireBlob]) -> None:
         write_pieces(target, pieces)
         return
     try:
-        with atomic_write(target) as file:  # not in place: the arrays may be views of this very file
+        with atomic_write(os.fspath(target)) as file:  # not in place: the arrays may be views of this very file
             write_pieces(file, pieces)
     except OSError as error:
         raise ProtoError(f"{os.fspath(target)}: cannot be written: {error.strerror}") from error
