@@ -225,6 +225,17 @@ def test_large_kernels_number_their_taps_in_more_than_a_byte():
     np.testing.assert_array_equal(x.reshape(-1)[mask.astype(int)], y)
 
 
+@pytest.mark.parametrize("method", ["MAX", "AVE", "STOCHASTIC"])
+def test_a_kernel_far_larger_than_the_image_is_no_burden(method: str):
+    pad = "" if method == "STOCHASTIC" else "pad: 1000000000"
+    fields = f"pool: {method} kernel_size: {2_000_000_000 if pad else 4} stride: 2000000000 {pad}"
+    layer, bottom, top = pooling(fields, np.ones((1, 1, 4, 4)))
+    (y,) = forward(layer, bottom, top)
+    assert y.size == 1
+    assert y.item() == pytest.approx(16 / 1_000_000_004**2 if method == "AVE" else 1)
+    backward(layer, bottom, top, y)
+
+
 def test_chunks_of_images_change_nothing():
     x = distinct(40, 8, 32, 32)
     for method in ("MAX", "AVE"):

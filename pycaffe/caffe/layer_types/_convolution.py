@@ -277,6 +277,7 @@ class BaseConvolution(Layer):
         for name, value in (("channels", self.channels), ("num_output", self.num_output)):
             if self.group < 1 or value % self.group:
                 raise self.error(f"{name} (={value}) must be divisible by group (={self.group})")
+        self._output(bottom[0].shape[self.axis + 1 :])  # before memory is spent on a kernel that cannot fit
         features, channels = self.num_output, self.channels
         if self.transposed:
             features, channels = channels, features
@@ -307,21 +308,27 @@ class BaseConvolution(Layer):
                     f"bottom[{i}]: {blob.shape_string}",
                     ShapeError,
                 )
-        window, sizes = self.window, shape[self.axis + 1 :]
-        output = window.covered(sizes) if self.transposed else window.places(sizes)
-        if min(output, default=1) < 1:
-            raise self.error(
-                f"the top would have spatial shape {output}: bottom {sizes}, kernel {window.kernel}, stride "
-                f"{window.stride}, pad {window.pad}, dilation {window.dilation}",
-                ShapeError,
-            )
+        sizes = shape[self.axis + 1 :]
+        output = self._output(sizes)
         for blob in top:
             blob.reshape(*shape[: self.axis], self.num_output, *output)
         num = math.prod(shape[: self.axis])
         self.bottom_shape = (num, self.channels, *sizes)
         self.top_shape = (num, self.num_output, *output)
         image, places = (self.top_shape, sizes) if self.transposed else (self.bottom_shape, output)
-        self.columns = Columns(self.run, window, image, places, self.group)
+        self.columns = Columns(self.run, self.window, image, places, self.group)
+
+    def _output(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The top's spatial shape for a bottom's."""
+        window = self.window
+        output = window.covered(sizes) if self.transposed else window.places(sizes)
+        if min(output, default=1) < 1:
+            raise self.error(
+                f"the top would have spatial shape {output}: bottom {sizes}, kernel {window.kernel}, "
+                f"stride {window.stride}, pad {window.pad}, dilation {window.dilation}",
+                ShapeError,
+            )
+        return output
 
     def weights(self) -> np.ndarray:
         return self.blobs[0].cpu_data().reshape(self.matrix_shape)

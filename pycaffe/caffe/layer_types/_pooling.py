@@ -1,15 +1,16 @@
 """Windows that slide over spatial axes: their sums and maxima, and the way back.
 
 Images are (N, C, *S), what the windows give is (N, C, *O). A window may reach over the image's edge;
-only what lies inside counts. A tap is one position within the kernel, numbered from 1 in scan order.
-Loops run over taps, never over pixels, or over windows where those are fewer.
+only what lies inside counts. Loops run over the kernel's taps, never over pixels; or over windows,
+where those are fewer than taps.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Windows:
     """Windows of one kernel, stride and pad at `places` positions of images of one spatial shape.
 
     divisors (*O): how many pixels each window covers, those in the padding included: AVE divides by it.
+    mark_type: dtype of the marks that tell which pixel of a window was chosen, 0 for none.
     """
 
     def __init__(
@@ -35,42 +37,42 @@ class Windows:
         pad: Sequence[int],
         places: Sequence[int],
     ):
-        self.run, self.sizes, self.kernel, self.places = run, tuple(sizes), tuple(kernel), tuple(places)
-        axes = [Axis(*axis) for axis in zip(sizes, kernel, stride, pad, places, strict=True)]
-        self.axes = axes
+        self.run, self.sizes, self.places = run, tuple(sizes), tuple(places)
+        self.axes = axes = [Axis(*axis) for axis in zip(sizes, kernel, stride, pad, places, strict=True)]
         self.apart = all(s >= k for s, k in zip(stride, kernel, strict=True))
         grid = np.indices(self.places)
         self.divisors = math.prod(axis.lengths[i] for axis, i in zip(axes, grid, strict=True))
 
-        count = math.prod(kernel)
-        self.tap_type = np.uint8 if count < 256 else np.int32
-        numbers = np.arange(1, count + 1, dtype=self.tap_type).reshape(kernel)
         self.taps: list[tuple[Any, tuple, tuple]] = []
         self.windows: list[tuple[tuple, tuple, np.ndarray]] = []
-        if math.prod(len(axis.taps) for axis in axes) <= math.prod(places):
-            # (tap number, windows that have the tap inside the image, what they see there)
+        taps, pitch = math.prod(kernel), [math.prod(sizes[i + 1 :]) for i in range(len(axes))]
+        if taps <= math.prod(places):
+            # (mark, windows that have the tap inside the image, what they see there); a tap's mark is its
+            # number in scan order, and the pixel's index within the plane is origin + offset[mark].
+            self.mark_type = np.uint8 if taps < 256 else np.int32
             for parts in itertools.product(*(axis.taps for axis in axes)):
                 tap, seen, place = zip(*parts, strict=True)
-                self.taps.append((numbers[tap], (..., *seen), (..., *place)))
+                mark = self.mark_type(1 + np.ravel_multi_index(tap, tuple(kernel)))
+                self.taps.append((mark, (..., *seen), (..., *place)))
+            corners = (i * s - p for i, s, p in zip(grid, stride, pad, strict=True))
+            self._origin = np.asarray(sum(i * step for i, step in zip(corners, pitch, strict=True)))
+            offsets = sum(i * step for i, step in zip(np.indices(kernel), pitch, strict=True))
+            self._offset = np.concatenate([[0], np.ravel(offsets)])
         else:
-            # (window, what it sees, the numbers of the taps that see it)
-            for parts in itertools.product(*(axis.windows for axis in axes)):
-                window, place, taps = zip(*parts, strict=True)
-                self.windows.append(((..., *window), (..., *place), numbers[taps].ravel()))
-
-        # Index within the image's plane, row by row: of each window's first tap, and of a tap after it.
-        pitch = [math.prod(self.sizes[i + 1 :]) for i in range(len(axes))]
-        self._origin = sum((i * s - p) * step for i, s, p, step in zip(grid, stride, pad, pitch, strict=True))
-        offsets = sum(i * step for i, step in zip(np.indices(self.kernel), pitch, strict=True))
-        self._offset = np.concatenate([[0], np.ravel(offsets)])
+            # (window, what it sees, the marks there); a pixel's mark is 1 + its index within the plane.
+            self.mark_type = np.int32
+            pixels = np.arange(1, math.prod(sizes) + 1, dtype=self.mark_type).reshape(self.sizes)
+            for parts in itertools.product(*(axis.windows() for axis in axes)):
+                window, place = zip(*parts, strict=True)
+                self.windows.append(((..., *window), (..., *place), pixels[place].ravel()))
 
     # -- sums -------------------------------------------------------------------------------------
 
     def add_up(self, x: np.ndarray, y: np.ndarray) -> None:
         """y[window] = Σ x under it. Axis by axis: a box's sum is the sum of its rows' sums."""
         if self.windows:
-            for window, place, numbers in self.windows:
-                x[place].reshape(*x.shape[:2], numbers.size).sum(axis=-1, out=y[window])
+            for window, place, marks in self.windows:
+                x[place].reshape(*x.shape[:2], marks.size).sum(axis=-1, out=y[window])
             return
         for i in reversed(range(len(self.axes))):
             shape = (*x.shape[:2], *self.sizes[:i], *self.places[i:])
@@ -95,58 +97,60 @@ class Windows:
     # -- one pixel of each window -----------------------------------------------------------------
 
     def maximum(self, x: np.ndarray, y: np.ndarray, chosen: np.ndarray | None) -> None:
-        """y[window] = max x under it; chosen: the first tap that sees it, 0 where there is none."""
+        """y[window] = max x under it; chosen: the mark of the first pixel that has it."""
         y[...] = LOWEST
         if chosen is not None:
             chosen[...] = 0
-        for number, seen, place in self.taps:
+        for mark, seen, place in self.taps:
             best, value = y[seen], x[place]
             if chosen is not None:
-                self._mark_higher(value, best, chosen, seen, number)
+                self._mark_higher(value, best, chosen, seen, mark)
             np.maximum(best, value, out=best)
-        for window, place, numbers in self.windows:
-            if numbers.size:
-                seen = x[place].reshape(*x.shape[:2], numbers.size)
-                first = seen.argmax(axis=-1)
-                best = np.take_along_axis(seen, first[..., None], axis=-1)[..., 0]
+        for window, place, marks in self.windows:
+            if marks.size:
+                values = x[place].reshape(*x.shape[:2], marks.size)
+                first = values.argmax(axis=-1)
+                best = np.take_along_axis(values, first[..., None], axis=-1)[..., 0]
                 np.maximum(best, LOWEST, out=y[window])
                 if chosen is not None:
-                    chosen[window] = numbers[first]
+                    chosen[window] = marks[first]
 
     def _mark_higher(
-        self, value: np.ndarray, best: np.ndarray, chosen: np.ndarray, seen: tuple, number: int
+        self, value: np.ndarray, best: np.ndarray, chosen: np.ndarray, seen: tuple, mark: int
     ) -> None:
-        """chosen[seen] = number where value > best."""
+        """chosen[seen] = mark where value > best."""
         higher = self.run.scratch("higher", chosen.shape, np.bool_)[seen]
-        numbered = self.run.scratch("numbered", chosen.shape, chosen.dtype)[seen]
-        np.multiply(np.greater(value, best, out=higher).view(np.uint8), number, out=numbered)
-        # Numbers rise from tap to tap, so that the latest that was higher is the largest.
-        np.maximum(chosen[seen], numbered, out=chosen[seen])
+        marked = self.run.scratch("marked", chosen.shape, chosen.dtype)[seen]
+        np.multiply(np.greater(value, best, out=higher).view(np.uint8), mark, out=marked)
+        # Marks rise from tap to tap, so that the latest that was higher is the largest.
+        np.maximum(chosen[seen], marked, out=chosen[seen])
 
     def draw(self, weights: np.ndarray, uniform: np.ndarray, chosen: np.ndarray) -> None:
-        """chosen: a tap of each window with probability weight / Σ weights, by uniform in [0, 1).
+        """chosen: the mark of a pixel of each window, drawn with probability weight / Σ weights.
 
-        Where all weights are 0 it is the first tap; 0 for a window that sees nothing.
+        uniform: numbers in [0, 1) to draw by. Where all weights are 0 it is the window's first pixel.
         """
         chosen[...] = 0
         total, running = np.zeros(uniform.shape, weights.dtype), np.zeros(uniform.shape, weights.dtype)
         for _, seen, place in self.taps:
             total[seen] += weights[place]
         threshold = uniform * total
-        for number, seen, place in self.taps:
+        for mark, seen, place in self.taps:
             before = running[seen] <= threshold[seen]
             running[seen] += weights[place]
-            chosen[seen] += (before & (running[seen] > threshold[seen])) * number
-        for number, seen, _ in reversed(self.taps):
-            np.copyto(chosen[seen], number, where=total[seen] == 0)
-        for window, place, numbers in self.windows:
-            if numbers.size:
-                sums = weights[place].reshape(*weights.shape[:2], numbers.size).cumsum(axis=-1)
+            chosen[seen] += (before & (running[seen] > threshold[seen])) * mark
+        for mark, seen, _ in reversed(self.taps):
+            np.copyto(chosen[seen], mark, where=total[seen] == 0)
+        for window, place, marks in self.windows:
+            if marks.size:
+                sums = weights[place].reshape(*weights.shape[:2], marks.size).cumsum(axis=-1)
                 below = (sums <= uniform[window][..., None] * sums[..., -1:]).sum(axis=-1)
-                chosen[window] = numbers[below % numbers.size]  # all below: all weights are 0
+                chosen[window] = marks[below % marks.size]  # all are below where all weights are 0
 
     def sources(self, chosen: np.ndarray) -> np.ndarray:
-        """Index within its plane, row by row, of the pixel that each chosen tap sees; -1 for none."""
+        """Index within its plane, row by row, of the pixel that each mark stands for; -1 for none."""
+        if self.windows:
+            return chosen.astype(np.intp) - 1
         index = self._offset.take(chosen)
         index += self._origin
         if not chosen.all():
@@ -154,7 +158,7 @@ class Windows:
         return index
 
     def gather(self, chosen: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-        """y[window] = the pixel that the chosen tap sees, 0 for none."""
+        """y[window] = the pixel that was chosen, 0 for none."""
         index = self.sources(chosen).reshape(*y.shape[:2], math.prod(self.places))
         planes = x.reshape(*x.shape[:2], math.prod(self.sizes))
         np.copyto(y, np.take_along_axis(planes, np.maximum(index, 0), axis=-1).reshape(y.shape))
@@ -179,27 +183,33 @@ class Windows:
 class Axis:
     """Windows along one axis; arrays have it last.
 
-    taps: (tap, windows that have it inside, what they see there). windows: (window, what it sees, its taps
-    there). lengths: each window's extent up to the end of the padding.
+    lengths: each window's extent, up to the end of the padding.
     """
 
     def __init__(self, size: int, kernel: int, stride: int, pad: int, places: int):
-        self.taps = []
-        for tap in range(kernel):
-            first = max(0, -((tap - pad) // stride))
-            last = min(places - 1, (size - 1 + pad - tap) // stride)
-            if first <= last:
-                begin = first * stride + tap - pad
-                end = last * stride + tap - pad + 1
-                self.taps.append((tap, slice(first, last + 1), slice(begin, end, stride)))
-        self.windows = []
-        for window in range(places):
-            start = window * stride - pad
-            begin = max(start, 0)
-            end = max(begin, min(start + kernel, size))
-            self.windows.append((window, slice(begin, end), slice(begin - start, end - start)))
-        starts = np.arange(places) * stride - pad
+        self.size, self.kernel, self.stride, self.pad, self.places = size, kernel, stride, pad, places
+        starts = np.arange(places, dtype=np.float64) * stride - pad
         self.lengths = np.minimum(starts + kernel, size + pad) - starts
+
+    @cached_property
+    def taps(self) -> list[tuple[int, slice, slice]]:
+        """(tap, windows that have it inside the image, what they see there)."""
+        taps = []
+        for tap in range(self.kernel):
+            shift = tap - self.pad
+            first = max(0, -(shift // self.stride))
+            last = min(self.places - 1, (self.size - 1 - shift) // self.stride)
+            if first <= last:
+                begin, end = first * self.stride + shift, last * self.stride + shift + 1
+                taps.append((tap, slice(first, last + 1), slice(begin, end, self.stride)))
+        return taps
+
+    def windows(self) -> Iterator[tuple[int, slice]]:
+        """(window, what it sees)."""
+        for window in range(self.places):
+            start = window * self.stride - self.pad
+            begin = max(start, 0)
+            yield window, slice(begin, max(begin, min(start + self.kernel, self.size)))
 
     def add_up(self, x: np.ndarray, y: np.ndarray) -> None:
         y[...] = 0

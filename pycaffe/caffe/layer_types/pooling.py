@@ -141,7 +141,7 @@ class PoolingLayer(Layer):
                 scale = 1 / windows.divisors
             self.scale = np.where(windows.divisors == 0, np.nan, scale).astype(bottom.dtype)
         else:
-            self.chosen = np.empty((*shape[:2], *places), windows.tap_type)
+            self.chosen = np.empty((*shape[:2], *places), windows.mark_type)
 
     def _places(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         floor = self.layer_param.pooling_param.round_mode == caffe_pb2.PoolingParameter.FLOOR
