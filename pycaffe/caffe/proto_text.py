@@ -163,7 +163,7 @@ def read_binary(path: FilePath, cls: type[M]) -> M:
 def _read_bytes(path: FilePath) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return file.read(_LIMIT + 1)  # an endless device ends somewhere
     except (OSError, ValueError) as error:
         raise file_error(path, error) from error
 
