@@ -69,7 +69,10 @@ def test_two_layouts_of_one_place_convert_within_it(place: FakePlace) -> None:
     # Writing one layout makes the other stale.
     mem.modify_in(place, reversed_(mem)).cells[...] = 9
     assert mem.read_in(place, matrix).cells.tolist() == [9] * 6
-    assert mem.fresh_in(place) == [reversed_(mem), matrix] or set(mem.fresh_in(place)) == {reversed_(mem), matrix}
+    assert mem.fresh_in(place) == [reversed_(mem), matrix] or set(mem.fresh_in(place)) == {
+        reversed_(mem),
+        matrix,
+    }
 
 
 def test_modify_elsewhere_starts_from_the_fresh_values(place: FakePlace) -> None:
@@ -172,3 +175,18 @@ def test_aliases_see_one_freshness(place: FakePlace) -> None:
     alias.write_in(place, reversed_(mem)).cells[...] = 4
     assert mem.read()[:2].tolist() == [4, 4]
     assert alias.host_fresh
+
+
+def test_clearing_writes_nothing_until_somebody_reads() -> None:
+    mem = SyncedMem(4)
+    mem.write()[:] = 5
+    mem.clear()
+    assert mem.is_zero and mem.host is not None and mem.host[0] == 5
+    assert not mem.read()[:4].any() and not mem.is_zero
+    view = mem.export()
+    view[...] = 3
+    mem.clear()
+    assert not view.any()
+    view[...] = 2
+    mem.host_written()
+    assert np.array_equal(mem.read()[:4], view)

@@ -34,7 +34,17 @@ Callback = Callable[[int], Any]
 class Step:
     """One layer's place in the net: its kernel, its blobs, and the shapes it was last prepared for."""
 
-    __slots__ = ("layer", "kernel", "bottom", "top", "propagate_down", "wanted", "losses", "_shapes", "_always")
+    __slots__ = (
+        "layer",
+        "kernel",
+        "bottom",
+        "top",
+        "propagate_down",
+        "wanted",
+        "losses",
+        "_shapes",
+        "_always",
+    )
 
     def __init__(self, layer: Layer, bottom: list[Blob], top: list[Blob], propagate_down: list[bool]):
         self.layer, self.bottom, self.top, self.propagate_down = layer, bottom, top, propagate_down
@@ -151,7 +161,9 @@ class Net:
         _check_python(self.param, self.allow_python)
         self._wiring = wiring = Wiring(self.param, self.run, self._build_subnet, self._locate)
         self.layers: list[Layer] = wiring.layers
-        self.layer_dict: OrderedDict[str, Layer] = OrderedDict(zip(wiring.layer_names, wiring.layers, strict=True))
+        self.layer_dict: OrderedDict[str, Layer] = OrderedDict(
+            zip(wiring.layer_names, wiring.layers, strict=True)
+        )
         self.blobs: OrderedDict[str, Blob] = OrderedDict(
             (name, wiring.blobs[i]) for name, i in wiring.blob_index.items()
         )
@@ -163,7 +175,12 @@ class Net:
         self.outputs: list[str] = wiring.outputs
         self.memory_used: int = wiring.memory_used
         self._steps = [
-            Step(layer, self._pick(wiring.bottom_ids[i]), self._pick(wiring.top_ids[i]), wiring.bottom_need_backward[i])
+            Step(
+                layer,
+                self._pick(wiring.bottom_ids[i]),
+                self._pick(wiring.top_ids[i]),
+                wiring.bottom_need_backward[i],
+            )
             for i, layer in enumerate(wiring.layers)
         ]
         self._first_user = {min(p.users): [] for p in self.learnable}
@@ -184,7 +201,7 @@ class Net:
         return Net(param, phase=self.phase if hasattr(self, "phase") else param.state.phase, root=self)
 
     def _locate(self, layer_name: str) -> str:
-        """"net.prototxt:41" for the layer of that name, or "" for a net that came from no file."""
+        """ "net.prototxt:41" for the layer of that name, or "" for a net that came from no file."""
         if not self._path:
             return ""
         try:
@@ -211,7 +228,12 @@ class Net:
                     key = (step.layer.type, ready[0])
                     fallen[key] = fallen.get(key, 0) + 1
         for (layer_type, engine), count in fallen.items():
-            log.debug("%s: %d layer(s) run on NumPy, since engine %s has no kernel for them", layer_type, count, engine)
+            log.debug(
+                "%s: %d layer(s) run on NumPy, since engine %s has no kernel for them",
+                layer_type,
+                count,
+                engine,
+            )
 
     # -- running ------------------------------------------------------------------------------------
 
@@ -241,7 +263,10 @@ class Net:
         return loss
 
     def run_backward(
-        self, start: int | None = None, end: int = 0, on_param_ready: Callable[[LearnableParam], Any] | None = None
+        self,
+        start: int | None = None,
+        end: int = 0,
+        on_param_ready: Callable[[LearnableParam], Any] | None = None,
     ) -> None:
         """Run layers start..end (inclusive, downwards). on_param_ready is called with each parameter
         as soon as its gradient is complete."""
@@ -298,7 +323,11 @@ class Net:
         self._after_wiring()
 
     def forward(
-        self, blobs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
+        self,
+        blobs: Iterable[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **kwargs: Any,
     ) -> dict[str, np.ndarray]:
         """Run the net, or the layers from `start` to `end` by name.
 
@@ -315,7 +344,11 @@ class Net:
         return {name: self.blobs[name].data for name in wanted}
 
     def backward(
-        self, diffs: Iterable[str] | None = None, start: str | None = None, end: str | None = None, **kwargs: Any
+        self,
+        diffs: Iterable[str] | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        **kwargs: Any,
     ) -> dict[str, np.ndarray]:
         """Run the gradients back through the net, or from layer `start` down to `end`.
 
@@ -334,7 +367,9 @@ class Net:
 
     def _feed(self, which: str, arrays: dict[str, Any], names: list[str], mismatch: str) -> None:
         if set(arrays) != set(names):
-            raise NetError(f"{mismatch} Given: {', '.join(sorted(arrays))}; the net has: {', '.join(names) or 'none'}")
+            raise NetError(
+                f"{mismatch} Given: {', '.join(sorted(arrays))}; the net has: {', '.join(names) or 'none'}"
+            )
         for name, array in arrays.items():
             blob, array = self.blobs[name], np.asarray(array)
             if array.shape[:1] != blob.shape[:1]:
@@ -347,12 +382,16 @@ class Net:
             try:
                 target[...] = array
             except ValueError as error:
-                raise NetError(f"'{name}' has shape {blob.shape}; an array of shape {array.shape} does not fit") from error
+                raise NetError(
+                    f"'{name}' has shape {blob.shape}; an array of shape {array.shape} does not fit"
+                ) from error
 
     def _check_names(self, names: Iterable[str]) -> None:
         for name in names:
             if name not in self.blobs:
-                raise NetError(f"Unknown blob '{name}'{closest(name, self.blobs)} (blobs: {', '.join(self.blobs)})")
+                raise NetError(
+                    f"Unknown blob '{name}'{closest(name, self.blobs)} (blobs: {', '.join(self.blobs)})"
+                )
 
     def _layer_index(self, name: str) -> int:
         try:
@@ -370,7 +409,7 @@ class Net:
     def clear_param_diffs(self) -> None:
         """Set the gradient of every parameter to zero; backward() adds to it."""
         for param in self.learnable:
-            param.blob.overwrite_cpu_diff().fill(0)
+            param.blob.diff_mem.clear()
 
     # -- callbacks --------------------------------------------------------------------------------------
 
@@ -442,12 +481,16 @@ class Net:
 
     def _names(self, ids: list[list[int]]) -> OrderedDict[str, list[str]]:
         names = self._wiring.blob_names
-        return OrderedDict((layer, [names[i] for i in ids[k]]) for k, layer in enumerate(self._wiring.layer_names))
+        return OrderedDict(
+            (layer, [names[i] for i in ids[k]]) for k, layer in enumerate(self._wiring.layer_names)
+        )
 
     @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """{blob name: its weight in the objective}"""
-        return OrderedDict((name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items())
+        return OrderedDict(
+            (name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items()
+        )
 
     def __repr__(self) -> str:
         phase = "TRAIN" if self.phase == TRAIN else "TEST"

@@ -73,7 +73,17 @@ class SyncedMem:
     may be read as it is.
     """
 
-    __slots__ = ("size", "dtype", "host", "host_fresh", "_copies", "_fresh", "_exporter", "_lock", "__weakref__")
+    __slots__ = (
+        "size",
+        "dtype",
+        "host",
+        "host_fresh",
+        "_copies",
+        "_fresh",
+        "_exporter",
+        "_lock",
+        "__weakref__",
+    )
 
     def __init__(self, size: int = 0, dtype: np.dtype | type = np.float32):
         self.size = size
@@ -109,6 +119,19 @@ class SyncedMem:
         if self._fresh:
             self._fresh.clear()
         return self.host  # type: ignore[return-value]
+
+    def clear(self) -> None:
+        """Become zero. Nothing is written until somebody reads; while a view lives, its memory is."""
+        if self.exporter() is not None:
+            self.write()[: self.size] = 0
+        else:
+            self.host_fresh = False
+            self._fresh.clear()
+
+    @property
+    def is_zero(self) -> bool:
+        """Was it cleared, or never written? Whoever would add to it may then overwrite it."""
+        return not self.host_fresh and not self._fresh
 
     def _allocate_host(self) -> None:
         needed, limit = self.size * self.dtype.itemsize, memory_limit()
