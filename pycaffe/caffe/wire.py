@@ -83,7 +83,7 @@ def _read(source: Source, cls: type[M]) -> tuple[M, list[WireBlob]]:
     if not view:
         raise WireError(f"{name}: the file is empty")
     if view[:4] == b"\x89HDF":
-        raise WireError(f"{name}: this is an HDF5 file where a binary {kind} is wanted; name it .h5")
+        raise WireError(f"{name}: this is an HDF5 file where a binary {kind} is wanted")
     reader = Reader(view, name)
     try:
         small = reader.message(table_of(cls.DESCRIPTOR), 0, len(view), root=True)
@@ -175,7 +175,8 @@ def _write(target: Target, message: Message, blobs: Sequence[WireBlob]) -> None:
         write_pieces(target, pieces)
         return
     try:
-        with atomic_write(os.fspath(target)) as file:  # not in place: the arrays may be views of this very file
+        # Never in place: the arrays may be views of this very file.
+        with atomic_write(os.fspath(target)) as file:
             write_pieces(file, pieces)
     except OSError as error:
         raise ProtoError(f"{os.fspath(target)}: cannot be written: {error.strerror}") from error
