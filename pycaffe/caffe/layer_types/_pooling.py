@@ -65,12 +65,14 @@ class Windows:
             for parts in itertools.product(*(axis.windows() for axis in axes)):
                 window, place = zip(*parts, strict=True)
                 self.windows.append(((..., *window), (..., *place), pixels[place].ravel()))
+        # Sums go axis by axis, a few taps each, unless the windows are fewer still.
+        self._sum_by_window = 0 < len(self.windows) <= sum(kernel)
 
     # -- sums -------------------------------------------------------------------------------------
 
     def add_up(self, x: np.ndarray, y: np.ndarray) -> None:
         """y[window] = Σ x under it. Axis by axis: a box's sum is the sum of its rows' sums."""
-        if self.windows:
+        if self._sum_by_window:
             for window, place, marks in self.windows:
                 x[place].reshape(*x.shape[:2], marks.size).sum(axis=-1, out=y[window])
             return
@@ -82,7 +84,7 @@ class Windows:
 
     def spread(self, dy: np.ndarray, dx: np.ndarray) -> None:
         """The transpose of add_up: dx[pixel] = Σ dy of the windows over it."""
-        if self.windows:
+        if self._sum_by_window:
             dx[...] = 0
             for window, place, _ in self.windows:
                 dx[place] += dy[window].reshape(*dy.shape[:2], *[1] * len(self.axes))
