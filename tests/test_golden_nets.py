@@ -54,29 +54,12 @@ def _check_blobs(net: caffe.Net, case: Case) -> None:
 
 def _check_diffs(net: caffe.Net, case: Case) -> None:
     tolerance = case.meta["tol"]["backward"]
-    first = _first_comparable_layer(net, case)
     with Comparison() as compare:
         for name, blob in net.blobs.items():
             # An input's diff means something only when the net computes it.
-            computed = name not in case.meta["info"]["inputs"] or case.meta["force_backward"]
-            if computed and _producer(net, name) >= first:
+            if name not in case.meta["info"]["inputs"] or case.meta["force_backward"]:
                 compare(f"diff {name}", blob.diff, case[f"diff_{name}"], **tolerance)
         for name, blobs in net.params.items():
-            if list(net._layer_names).index(name) >= first:
-                for index, blob in enumerate(blobs):
-                    key = f"{name}_{index}"
-                    compare(f"param diff {key}", blob.diff, case[f"pdiff_{key}"], **tolerance)
-
-
-def _first_comparable_layer(net: caffe.Net, case: Case) -> int:
-    """0; but where the original's gradient is wrong, the first layer that backward runs before that fault.
-
-    The fault is Power's in place, which forgets the gradient of its top.
-    """
-    if not golden.deviates("true_gradient_instead", case):
-        return 0
-    return 1 + max(index for index, layer in enumerate(net.layers) if layer.type == "Power")
-
-
-def _producer(net: caffe.Net, blob: str) -> int:
-    return next(index for index, name in enumerate(net._layer_names) if blob in net.top_names[name])
+            for index, blob in enumerate(blobs):
+                key = f"{name}_{index}"
+                compare(f"param diff {key}", blob.diff, case[f"pdiff_{key}"], **tolerance)
