@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import caffe
-from caffe_tools import main
+from caffe_tools import commands
 
 
 def test_version_is_the_originals(cli, golden):
@@ -98,7 +98,7 @@ def test_unknown_exceptions_are_one_message_unless_debug(cli, monkeypatch):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("surprise")
 
-    monkeypatch.setattr(main, "_command", broken)
+    monkeypatch.setattr(commands, "find", broken)
     done = cli("train")
     assert done.status == 1
     assert re.fullmatch(
@@ -122,7 +122,7 @@ def test_how_errors_end(cli, monkeypatch, raised, status, message):
     def broken(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(main, "_command", broken)
+    monkeypatch.setattr(commands, "find", broken)
     done = cli("train")
     assert done.status == status
     assert done.error.startswith(message)
@@ -153,6 +153,13 @@ def test_a_closed_stdout_is_no_traceback(start):
     os.close(write)
     _, err = process.communicate(timeout=60)
     assert err == ""
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", ">&- 2>&-"])
+def test_closed_streams_stop_nothing(tiny, closed):
+    command = f"{sys.executable} -m caffe_tools train -solver solver.prototxt {closed}"
+    subprocess.run(command, shell=True, check=True, capture_output=True, timeout=60)
+    assert (tiny / "tiny_iter_10.solverstate").is_file()
 
 
 def test_shim_makes_the_tree_that_scripts_expect(cli, tmp_path):

@@ -6,50 +6,19 @@ one message on stderr; --debug shows where it came from.
 
 from __future__ import annotations
 
-import importlib
 import sys
-import textwrap
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
 import numpy as np
 
 from caffe import __version__, logs
-from caffe.errors import CaffeError, closest
+from caffe.errors import CaffeError
 
-from . import deprecated, gflags
+from . import commands, gflags
 from .flags import brew_options, log_options
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A command: the module that holds its click command as `command`, and a line of help."""
-
-    module: str
-    help: str
-
-
-BREW = {
-    "train": Entry("train", "train or finetune a model"),
-    "test": Entry("test", "score a model"),
-    "device_query": Entry("device_query", "show what this installation can run on"),
-    "time": Entry("time", "benchmark model execution time"),
-}
-TOOLS = {
-    "convert_imageset": Entry("convert_imageset", "put a list of images into a database"),
-    "compute_image_mean": Entry("compute_image_mean", "mean of the images of a database"),
-    "extract_features": Entry("extract_features", "write blobs of a net into databases"),
-    "upgrade_net_proto_text": Entry("upgrade_net_proto_text", "upgrade a net prototxt to the current format"),
-    "upgrade_net_proto_binary": Entry(
-        "upgrade_net_proto_binary", "upgrade a caffemodel to the current format"
-    ),
-    "upgrade_solver_proto_text": Entry("upgrade_solver_proto_text", "upgrade a solver prototxt"),
-    "shim": Entry("shim", "write a tree build/tools, python/caffe as scripts expect it"),
-}
-COMMANDS = {**BREW, **TOOLS}
 
 
 def _switch(help: str, *names: str) -> click.Option:
@@ -95,7 +64,8 @@ def run(argv: Sequence[str], tool: str | None = None) -> int:
     debug = any(word in ("-debug", "--debug") for word in argv)
     try:
         _run(list(argv), tool)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
         return 0
     except click.exceptions.Exit as exit:
         return exit.exit_code
@@ -137,12 +107,16 @@ def _run(argv: list[str], tool: str | None) -> None:
     name = tool
     if name is None:
         flags = gflags.table([*brew_options(), *common])
-        name, argv = gflags.split_command(argv, COMMANDS, flags)
+        name, argv = gflags.split_command(argv, commands.COMMANDS, flags)
         if name is None:
             values, _ = gflags.parse(argv, flags)
-            click.echo(f"caffe version {__version__}" if values.get("version") == ["true"] else root_help())
+            click.echo(
+                f"caffe version {__version__}"
+                if values.get("version") == ["true"]
+                else commands.root_help(common)
+            )
             return
-    command, program, argv = _command(name, argv, gflags.table(common))
+    command, program, argv = commands.find(name, argv, gflags.table(common))
     program = program if tool else f"caffe {program}"
     own = gflags.table(command.params)
     flags = {**gflags.table(common), **own}
@@ -166,62 +140,3 @@ def _run(argv: list[str], tool: str | None) -> None:
 def _common_settings(common: list[click.Option], arguments: list[str]) -> dict[str, Any]:
     parser = click.Command("caffe", params=list(common), add_help_option=False)
     return parser.make_context("caffe", arguments).params
-
-
-def _command(name: str, argv: list[str], flags: gflags.Table) -> tuple[click.Command, str, list[str]]:
-    """The click command of that name, what it is called, and the rest of argv. In a group, the next
-    word chooses."""
-    if name in deprecated.NAMES:
-        raise click.UsageError(deprecated.advice(name, argv))
-    if name not in COMMANDS:
-        known = "".join(f"\n\t{action}" for action in sorted(COMMANDS))
-        near = closest(name, COMMANDS)
-        raise click.UsageError(f"Unknown action: {name}{near}\nAvailable caffe actions:{known}")
-    command = _load(name)
-    while isinstance(command, click.Group):
-        word, rest = gflags.split_command(argv, command.commands, flags)
-        if word is None:
-            break
-        if word not in command.commands:
-            known = f"{closest(word, command.commands)} (known: {', '.join(command.commands)})"
-            raise click.UsageError(f"caffe {name}: unknown: {word}{known}")
-        command, name, argv = command.commands[word], f"{name} {word}", rest
-    return command, name, argv
-
-
-def _load(name: str) -> click.Command:
-    module = f"{__package__}.{COMMANDS[name].module}"
-    try:
-        return importlib.import_module(module).command
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise CaffeError(f"{name} is not part of this version") from None
-
-
-def root_help() -> str:
-    """The help of the original's layout, with what came to it."""
-
-    def listed(entries: dict[str, Entry]) -> str:
-        width = max(15, *map(len, entries))
-        return "\n".join(f"  {name:<{width}} {entry.help}" for name, entry in entries.items())
-
-    def described(options: Sequence[click.Option]) -> str:
-        return "\n".join(_describe(option) for option in options)
-
-    return (
-        "caffe: command line brew\nusage: caffe <command> <args>\n\n"
-        f"commands:\n{listed(BREW)}\n\ntools:\n{listed(TOOLS)}\n\n"
-        f"  Flags of train, test, time and device_query:\n{described(brew_options())}\n\n"
-        f"  Flags of every command:\n{described([*log_options(), _DEBUG, _HELP, _VERSION])}\n"
-        "    -flagfile (Read flags from files, separated by ','.) type: string"
-    )
-
-
-def _describe(option: click.Option) -> str:
-    kind = {"text": "string", "integer": "int32", "boolean": "bool"}[option.type.name]
-    default = f'"{option.default}"' if kind == "string" else str(option.default).lower()
-    text = f"-{option.opts[0].lstrip('-')} ({option.help}) type: {kind}"
-    if option.default is not None:
-        text += f" default: {default}"
-    return textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      ")
