@@ -5,6 +5,8 @@ What the text may be is tests/proto/test_text_parser.py's.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,20 @@ def test_other_encodings_pass_in_comments_only(tmp_path: Path) -> None:
         proto_text.read_net(write(tmp_path, '\xe9: "n"\n'.encode("latin-1")))
     utf8 = write(tmp_path, b"\xef\xbb\xbf" + 'name: "r\xe9seau"\n'.encode())
     assert proto_text.read_net(utf8).name == "r\xe9seau"
+
+
+def test_pipes_and_files_of_any_size(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_text, NET)
+        assert proto_text.read_net(pipe).name == "n"
+        written.result()
+    large = tmp_path / "large.prototxt"
+    with large.open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(ProtoError, match=r"large\.prototxt: more bytes than protobuf's limit of 2147483647"):
+        proto_text.read_net(large)
 
 
 # ---------------------------------------------------------------- writing

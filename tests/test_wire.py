@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -163,6 +165,16 @@ def test_a_file_beyond_two_gigabytes(tmp_path: Path) -> None:
     assert net.name == "last"
     assert blobs[wire.blob_index(net.layer[0].blobs[0])].data.size == count
     assert blobs[0].data[0] == 0 and blobs[0].data[-1] == 7
+
+
+def test_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    raw = net_of_each_format().SerializeToString()
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_bytes, raw)
+        assert wire.read_net_binary(pipe)[0] == wire.read_net_binary(raw)[0]
+        written.result()
 
 
 # ---------------------------------------------------------------- recorded files

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TypeVar
+import stat
+from typing import BinaryIO, TypeVar
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError, Message
@@ -32,6 +33,7 @@ _WHAT = {"NetParameter": "net", "SolverParameter": "solver"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _HEAD = 1024  # bytes that show whether a file is text
 _LIMIT = 2**31 - 1  # bytes in one message, a limit of protobuf's
+_PIECE = 1 << 24  # bytes read at a time
 
 
 def read_net(path: FilePath) -> NetParameter:
@@ -147,8 +149,6 @@ def read_binary(path: FilePath, cls: type[M]) -> M:
     """
     data, name = _read_bytes(path), os.fspath(path)
     kind = cls.DESCRIPTOR.full_name
-    if len(data) > _LIMIT:
-        raise WireError(f"{name}: {len(data)} bytes are more than protobuf's limit of {_LIMIT}")
     try:
         message = cls.FromString(data)
     except DecodeError as error:
@@ -163,9 +163,22 @@ def read_binary(path: FilePath, cls: type[M]) -> M:
 def _read_bytes(path: FilePath) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(_LIMIT + 1)  # an endless device ends somewhere
+            return read_whole(file)
     except (OSError, ValueError) as error:
         raise file_error(path, error) from error
+
+
+def read_whole(file: BinaryIO) -> bytes:
+    """All of an open file, be it a pipe, if it is not larger than a message may be. Raises ProtoError."""
+    status = os.fstat(file.fileno())
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0  # 0 also for files of /proc
+    data = bytearray()
+    while size <= _LIMIT and len(data) <= _LIMIT:
+        piece = file.read(_PIECE)
+        if not piece:
+            return bytes(data)
+        data += piece
+    raise ProtoError(f"{file.name}: more bytes than protobuf's limit of {_LIMIT}")
 
 
 def file_error(path: FilePath, error: OSError | ValueError) -> ProtoError:

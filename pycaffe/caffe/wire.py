@@ -36,7 +36,7 @@ from .proto.wire_blobs import set_blob_index as set_blob_index
 from .proto.wire_blobs import table_of
 from .proto.wire_reader import Reader
 from .proto.wire_writer import lay_out, write_pieces
-from .proto_text import FilePath, file_error, looks_like_text
+from .proto_text import FilePath, file_error, looks_like_text, read_whole
 
 Source = FilePath | bytes | bytearray | memoryview
 Target = FilePath | BinaryIO
@@ -111,7 +111,7 @@ def _open(source: Source) -> tuple[memoryview, str]:
         with open(source, "rb") as file:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode) and os.fstat(file.fileno()).st_size:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), name
-            return memoryview(file.read()), name
+            return memoryview(read_whole(file)), name
     except (OSError, ValueError) as error:
         raise file_error(source, error) from error
 
