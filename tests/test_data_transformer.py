@@ -166,23 +166,37 @@ def raw(image: np.ndarray) -> Datum:
     return datum(image.tobytes(), channels=c, height=h, width=w)
 
 
-@pytest.mark.parametrize("size", [4, 120], ids=["small", "large"])
-def test_gather_gives_the_images(rng: np.random.Generator, size: int) -> None:
-    batch = images(rng, 3, (3, size, size), "uint8")
-    gathered = transformer().gather([raw(image) for image in batch])
-    assert len(gathered) == 3
-    for found, image in zip(gathered, batch, strict=True):
-        np.testing.assert_array_equal(found, image)
+def test_gather_makes_one_array_of_small_raw_images(rng: np.random.Generator) -> None:
+    batch = images(rng, 3, (3, 4, 5), "uint8")
+    np.testing.assert_array_equal(transformer().gather([raw(image) for image in batch]), batch)
 
 
-def test_gather_mixes_kinds(rng: np.random.Generator) -> None:
-    bytes_image = images(rng, 1, (1, 3, 4), "uint8")[0]
-    float_image = images(rng, 1, (1, 3, 4), "float32")[0]
-    other_size = images(rng, 1, (1, 4, 3), "uint8")[0]
-    datums = [raw(bytes_image), datum(floats=float_image, channels=1, height=3, width=4), raw(other_size)]
-    found = transformer().gather(datums)
-    for image, wanted in zip(found, [bytes_image, float_image, other_size], strict=True):
-        np.testing.assert_array_equal(image, wanted)
+def test_gather_leaves_large_or_different_images_to_be_taken_one_by_one(rng: np.random.Generator) -> None:
+    large = images(rng, 2, (3, 120, 120), "uint8")
+    assert transformer().gather([raw(image) for image in large]) is None
+    bytes_image = raw(images(rng, 1, (1, 3, 4), "uint8")[0])
+    float_image = datum(floats=images(rng, 1, (1, 3, 4), "float32")[0], channels=1, height=3, width=4)
+    other_size = raw(images(rng, 1, (1, 4, 3), "uint8")[0])
+    for other in (float_image, other_size, png(np.zeros((3, 4), np.uint8))):
+        assert transformer().gather([bytes_image, other]) is None
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("with_mean", [False, True])
+def test_images_with_interleaved_channels(
+    tmp_path: Path, rng: np.random.Generator, channels: int, with_mean: bool
+) -> None:
+    """As decoding gives them, one after the other."""
+    pixels = rng.integers(0, 256, (4, 7, 8, channels), dtype=np.uint8)
+    full = rng.uniform(0, 9, (channels, 7, 8)).astype(np.float32) * with_mean
+    fields = {"mean_file": write_mean(tmp_path / "m", full)} if with_mean else {}
+    t = transformer(TRAIN, crop_size=5, mirror=True, **fields)
+    words = np.array([[flip, 2**31, 2**31] for flip in (0, 1, 1, 0)], np.uint32)
+    out = np.empty((4, channels, 5, 5), np.float32)
+    t.transform_batch((image.transpose(2, 0, 1) for image in pixels), out, words)
+    for i, flip in enumerate((False, True, True, False)):
+        wanted = naive(pixels[i].transpose(2, 0, 1), (5, 5), 1, 2, flip, full, 1)
+        np.testing.assert_array_equal(out[i], wanted)
 
 
 def png(pixels: np.ndarray) -> Datum:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from .blob import proto_shape
 from .datum import Datum
 from .errors import DataError
+from .image import PlanarCopy, channels_first, decode
 from .proto import caffe_pb2
 
 Shape = tuple[int, int, int]
@@ -49,6 +50,7 @@ class DataTransformer:
         self._mean: np.ndarray | None = None  # (C, H, W), or (C, 1, 1), or None
         if param.mean_file:
             self._mean = read_mean(param.mean_file)
+            self._mirrored_mean = np.ascontiguousarray(self._mean[:, :, ::-1])
         elif param.mean_value:
             self._mean = np.array(param.mean_value, np.float32).reshape(-1, 1, 1)
         self._random_crop = bool(self.crop_size) and phase == caffe_pb2.TRAIN
@@ -100,52 +102,41 @@ class DataTransformer:
 
     def decode(self, data: bytes | memoryview) -> np.ndarray:
         """The image in a file's bytes, (C, H, W) uint8, channels blue, green, red as OpenCV has them."""
-        import cv2
-
-        flag = cv2.IMREAD_UNCHANGED
-        if self.force_color or self.force_gray:
-            flag = cv2.IMREAD_COLOR if self.force_color else cv2.IMREAD_GRAYSCALE
+        color = True if self.force_color else False if self.force_gray else None
         try:
-            image = cv2.imdecode(np.frombuffer(data, np.uint8), flag) if len(data) else None
-        except cv2.error as error:
+            image = decode(data, color)
+        except DataError as error:
             raise DataError(f"Could not decode datum: {error}") from error
-        if image is None:
-            raise DataError(f"Could not decode datum: {len(data)} bytes that are no image to OpenCV")
         if image.dtype != np.uint8:
             raise DataError(
                 f"Image data type must be unsigned byte, not {image.dtype}; set force_color or force_gray, "
                 "or store it with 8 bits"
             )
-        return image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
+        return channels_first(image)
 
-    def gather(
-        self, datums: Sequence[Datum], name: Callable[[int], str] = "image {}".format
-    ) -> np.ndarray | list[np.ndarray]:
-        """The images of a batch for transform_batch: one array (N, C, H, W) when they are raw and small."""
+    @staticmethod
+    def gather(datums: Sequence[Datum]) -> np.ndarray | None:
+        """The images of a batch as one array (N, C, H, W), where they are raw, small and alike."""
         first = datums[0]
-        if 0 < len(first.data) <= _SMALL_IMAGE and not any(d.encoded or d[:3] != first[:3] for d in datums):
-            data = b"".join([d.data for d in datums])
-            shape = (len(datums), first.channels, first.height, first.width)
-            if len(data) == math.prod(shape):  # none has float_data instead
-                return np.frombuffer(data, np.uint8).reshape(shape)
-        images = []
-        try:
-            for datum in datums:
-                images.append(self.image(datum))
-        except DataError as error:
-            raise DataError(f"{name(len(images))}: {error}") from error
-        return images
+        if not 0 < len(first.data) <= _SMALL_IMAGE or any(d.encoded or d[:3] != first[:3] for d in datums):
+            return None
+        data = b"".join([d.data for d in datums])
+        shape = (len(datums), first.channels, first.height, first.width)
+        if len(data) != math.prod(shape):  # some have float_data instead
+            return None
+        return np.frombuffer(data, np.uint8).reshape(shape)
 
     # -- batches --------------------------------------------------------------------------------------
 
     def transform_batch(
         self,
-        images: Sequence[np.ndarray] | np.ndarray,
+        images: Iterable[np.ndarray] | np.ndarray,
         out: np.ndarray,
         random: np.ndarray | None = None,
         name: Callable[[int], str] = "image {}".format,
     ) -> None:
-        """Transform images[i] (C, H, W), any number type, into out[i]; out is (N, C, h, w) float32.
+        """Transform images[i] (C, H, W), any number type, into out[i]; out is (N, C, h, w) float32. Images
+        may come from a generator, so that only one of them need be in memory.
 
         random: (N, 3) uint32 words, which decide about mirroring, row and column; needed if needs_random.
         name: what errors call image i.
@@ -160,10 +151,11 @@ class DataTransformer:
             return
         if random is None and self.needs_random:
             raise ValueError("transform_batch: mirror and random crops need random words")
+        copy = PlanarCopy(out.shape[1:])
         for i, image in enumerate(images):
             if i == 0 or not one_array:
                 self._check_same(image.shape, out, i, name)
-            self._transform(image, out[i], None if random is None else random[i].tolist())
+            self._transform(image, out[i], None if random is None else random[i].tolist(), copy)
 
     def _check_same(
         self, shape: tuple[int, ...], out: np.ndarray, i: int, name: Callable[[int], str]
@@ -186,24 +178,32 @@ class DataTransformer:
             return 0, 0
         return (shape[1] - self.crop_size) // 2, (shape[2] - self.crop_size) // 2
 
-    def _transform(self, image: np.ndarray, out: np.ndarray, words: list[int] | None) -> None:
+    def _transform(
+        self, image: np.ndarray, out: np.ndarray, words: list[int] | None, copy: PlanarCopy
+    ) -> None:
         height, width = out.shape[1:]
         row, column = self._centre(image.shape)
+        mirror = False
         if words is not None:
             if self._random_crop:
                 row = words[1] * (image.shape[1] - height + 1) >> 32
                 column = words[2] * (image.shape[2] - width + 1) >> 32
-            if self.mirror and words[0] & 1:
-                out = out[:, :, ::-1]
-        np.copyto(out, image[:, row : row + height, column : column + width], casting="unsafe")
-        self._normalise(out, row, column)
+            mirror = self.mirror and bool(words[0] & 1)
+        cut = image[:, row : row + height, column : column + width]
+        if image.dtype == np.uint8:
+            copy(cut, mirror, out)
+        else:
+            np.copyto(out, cut[:, :, ::-1] if mirror else cut, casting="unsafe")
+        self._normalise(out, row, column, mirror)
 
-    def _normalise(self, out: np.ndarray, row: int, column: int) -> None:
-        """out (..., C, h, w) = (out - mean) * scale; row and column say where it was cut out."""
+    def _normalise(self, out: np.ndarray, row: int, column: int, mirror: bool = False) -> None:
+        """out (..., C, h, w) = (out - mean) * scale; row, column and mirror say where out comes from."""
         mean = self._mean
         if mean is not None:
             if self._mean_file:
                 height, width = out.shape[-2:]
+                if mirror:
+                    mean, column = self._mirrored_mean, mean.shape[2] - column - width
                 mean = mean[:, row : row + height, column : column + width]
             np.subtract(out, mean, out=out)
         if self.scale != 1:

@@ -1,0 +1,116 @@
+"""What layers have in common that read batches ahead: Data, ImageData, WindowData."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..blob import Blob
+from ..context import solver_count, solver_rank
+from ..errors import DataError
+from ..layer import Layer
+from ..prefetch import Prefetcher
+from ..proto import caffe_pb2
+from ..random_streams import Stream
+
+
+class PrefetchingLayer(Layer):
+    """A data layer whose setup makes `_reader` and `_shape`, the shape of the first top.
+
+    Batches may differ in shape; the tops follow. What a batch holds depends on the net's seed, the layer's
+    name and the place in the stream alone.
+    """
+
+    exact_num_bottom = 0
+    min_top = 1
+    max_top = 2
+
+    _reader: Prefetcher
+    _shape: tuple[int, ...]
+
+    def check_positive(self, param: Any, param_name: str, *fields: str) -> None:
+        """Raises LayerError for a field of 0."""
+        for field in fields:
+            if not getattr(param, field):
+                raise self.error(f"{param_name}.{field} must be positive, not 0")
+
+    def first_skip(self, rand_skip: int) -> int:
+        """How many items to leave out at the start: below rand_skip, at random."""
+        if not rand_skip:
+            return 0
+        return int(Stream(self.run.seed, f"{self.name}/rand_skip").generator().integers(rand_skip))
+
+    def share(self) -> dict[str, int]:
+        """rank and num_ranks for the reader; when testing, every rank reads all of it."""
+        if self.phase == caffe_pb2.TEST:
+            return {}
+        return {"rank": solver_rank(), "num_ranks": solver_count()}
+
+    def named(self, error: DataError) -> DataError:
+        return DataError(f"layer '{self.name}' ({self.type}): {error}")
+
+    def reseed(self) -> None:
+        """Take up the net's present seed; the reader's threads have ended."""
+        raise NotImplementedError
+
+    def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        top[0].reshape(self._shape)
+        if len(top) > 1:
+            top[1].reshape(self._shape[0])
+
+    def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        try:
+            batch = self._reader.next_batch()
+        except DataError as error:
+            raise self.named(error) from error
+        if batch.data.shape != self._shape:
+            self._shape = batch.data.shape
+            self.reshape(bottom, top)
+        np.copyto(top[0].overwrite_cpu_data(), batch.data)
+        if len(top) > 1:
+            np.copyto(top[1].overwrite_cpu_data(), batch.labels)
+        self._reader.release(batch)
+
+    def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
+        """There is nothing below."""
+
+    @property
+    def position(self) -> int:
+        """The place in the endless stream after the last batch that forward gave."""
+        return self._reader.position
+
+    @property
+    def entries(self) -> int | None:
+        """How many different items the stream repeats; None where that is not known yet."""
+        raise NotImplementedError
+
+    def seek(self, position: int) -> None:
+        """Go on from this place, with the random numbers of the net's present seed."""
+        self._reader.seek(position)
+        self.reseed()
+
+    def save_state(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.seek(state["position"])
+
+    def close(self) -> None:
+        """End the reader's threads now, instead of with the net."""
+        self._reader.close()
+
+
+class Draws:
+    """Random words for places of the stream, for several threads."""
+
+    def __init__(self, seed: tuple[int, ...], name: str):
+        self._stream = Stream(seed, name)
+        self._lock = threading.Lock()  # a stream serves one thread at a time
+
+    def words(self, place: int, count: int, each: int) -> np.ndarray:
+        """(count, each) uint32 for a batch that begins at this place."""
+        with self._lock:
+            return self._stream.bits32(count * each, place).reshape(count, each)
