@@ -14,8 +14,9 @@ import numpy as np
 
 from caffe.blob import Blob
 from caffe.execution import ExecutionContext
-from caffe.kernels import Engine, Kernel, kernel, register_engine
+from caffe.kernels import Engine, Kernel, UpdateKernel, kernel, register_engine
 from caffe.layer import Layer
+from caffe.net_wiring import LearnableParam
 
 ENGINE = "fake"
 
@@ -154,6 +155,24 @@ class FakeInnerProduct(FakeKernel):
         if propagate_down[0]:
             w = self.read(weight.data_mem, transposed(weight)).reshape(inputs, outputs)
             self.write(bottom[0].diff_mem, transposed(bottom[0]))[...] = (w @ dy).ravel()
+
+
+@kernel("SGD", engine=ENGINE)
+class FakeSGD(UpdateKernel):
+    """L2 only; data, diff and history stay in the place."""
+
+    def supports(self, param: LearnableParam, history: Sequence[Blob]) -> bool:
+        return self.solver.param.regularization_type == "L2"
+
+    def update(
+        self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float
+    ) -> None:
+        layout = reversed_layout(param.blob)
+        mems = (param.blob.data_mem, param.blob.diff_mem, history[0].data_mem)
+        w, g, v = (mem.modify_in(PLACE, layout).cells for mem in mems)
+        g[...] = rate * (scale * g + decay * w) + self.solver.param.momentum * v
+        v[...] = g
+        w -= g
 
 
 register_engine(Engine(ENGINE, load=lambda: None, describe=lambda: "test engine"))

@@ -28,7 +28,7 @@ def temporary_names(*paths: str | Path) -> Iterator[tuple[Path, ...]]:
     name before is removed first, and whoever is killed in between leaves no commit, never a mixture.
     A path that is no regular file (a pipe, /dev/null) is written directly.
     """
-    targets = [Path(os.path.realpath(path)) for path in paths]
+    targets = [Path(os.path.realpath(os.fsdecode(path))) for path in paths]
     staged = {t: _temporary(t) for t in targets if t.is_file() or not t.exists()}
     _writing.update(staged.values())
     try:

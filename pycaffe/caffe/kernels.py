@@ -19,13 +19,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from . import context
 from .blob import Blob
 from .errors import EngineError
 from .execution import ExecutionContext
 from .layer import Layer
+
+if TYPE_CHECKING:
+    from .net_wiring import LearnableParam
 
 REFERENCE = "reference"
 
@@ -50,7 +53,11 @@ class Kernel:
         raise NotImplementedError
 
     def backward(
-        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
     ) -> None:
         raise NotImplementedError
 
@@ -62,7 +69,11 @@ class ReferenceKernel(Kernel):
         self.layer.forward(bottom, top)
 
     def backward(
-        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
     ) -> None:
         self.layer.backward(top, propagate_down, bottom)
 
@@ -78,7 +89,11 @@ class PythonKernel(ReferenceKernel):
             blob.data_mem.host_written()
 
     def backward(
-        self, run: ExecutionContext, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
     ) -> None:
         for blob in (*top, *bottom):
             blob.data_mem.refresh_view()
@@ -87,6 +102,26 @@ class PythonKernel(ReferenceKernel):
         self.layer.backward(top, propagate_down, bottom)
         for blob in bottom:
             blob.diff_mem.host_written()
+
+
+class UpdateKernel:
+    """One solver type's update on one engine."""
+
+    engine: ClassVar[str] = REFERENCE
+
+    def __init__(self, solver: Any):
+        self.solver = solver
+
+    def supports(self, param: LearnableParam, history: Sequence[Blob]) -> bool:
+        """Can it update this parameter? Asked once, when the solver is made."""
+        return True
+
+    def update(
+        self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float
+    ) -> None:
+        """What SGDSolver.update does, on this engine: g = diff · scale + decay · data (or its sign, for L1);
+        from g and the history the new history and the update u; diff = u, data -= u."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -196,8 +231,8 @@ def select(layer: Layer, bottom: Sequence[Blob], wanted: Sequence[str]) -> type[
     return PythonKernel if layer.is_python else ReferenceKernel
 
 
-def find(type: str, wanted: Sequence[str]) -> type[Any] | None:
-    """The first row for a solver's type among the engines wanted, or None."""
+def find(type: str, wanted: Sequence[str]) -> type[UpdateKernel] | None:
+    """The first row for a solver's type among the engines wanted, or None: then the solver's own NumPy."""
     for name in wanted:
         if engine_ready(name) and (type, name) in _kernels:
             return _kernels[(type, name)]

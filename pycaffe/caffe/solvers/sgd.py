@@ -11,7 +11,7 @@ import numpy as np
 from .. import context
 from ..blob import Blob
 from ..errors import SolverError, closest
-from ..kernels import find, preferences
+from ..kernels import UpdateKernel, find, preferences
 from ..lr_policies import learning_rate
 from ..net_wiring import LearnableParam
 from ..solver import Solver
@@ -28,52 +28,60 @@ CHUNK = 32768
 class SGDSolver(Solver):
     """V ← momentum · V + lr · g;  W ← W - V.
 
-    g is the gradient after clipping (by the global L2 norm), division by iter_size, and L2 or L1
-    decay; lr and decay are scaled by each parameter's lr_mult and decay_mult. Afterwards a parameter's
-    diff holds the update that was subtracted, as in the original.
+    V: one history blob per parameter. g is the gradient after clipping (by the global L2 norm), division by
+    iter_size, and L2 or L1 decay; lr and decay are scaled by each parameter's lr_mult and decay_mult.
+    Afterwards a parameter's diff holds the update that was subtracted, as in the original.
+    momentum (default 0) in [0, 1).
+    Other solvers derive from this one: each says how many histories it keeps, and its `compute_update`.
+    Raises SolverError for an unknown regularization_type.
     Source: Bottou, Stochastic Gradient Descent Tricks (2012); Caffe's solver documentation.
     """
 
-    # History blobs per parameter.
+    # History blobs per parameter: of all parameters the first, then of all parameters the second.
     histories: ClassVar[int] = 1
 
-    def init_history(self) -> None:
-        if self.param.regularization_type not in ("L1", "L2"):
-            name = self.param.regularization_type
+    def check_param(self) -> None:
+        name = self.param.regularization_type
+        if name not in ("L1", "L2"):
             raise SolverError(
                 f"Unknown regularization type: {name}{closest(name, ('L1', 'L2'))} (known: L1, L2)"
             )
-        self.history: list[Blob] = [
-            Blob(p.blob.shape) for _ in range(self.histories) for p in self.net.learnable
-        ]
+
+    def init_history(self) -> None:
+        learnable = self.net.learnable
+        self.history = [Blob(p.blob.shape) for _ in range(self.histories) for p in learnable]
+        self._histories = [self.history[i :: len(learnable)] for i in range(len(learnable))]
         row = find(self.type, preferences())
-        self._kernel = row(self) if row is not None else None
+        kernel = row(self) if row is not None else None
+        self._kernels: list[UpdateKernel | None] = [
+            kernel if kernel is not None and kernel.supports(p, h) else None
+            for p, h in zip(learnable, self._histories, strict=True)
+        ]
 
     def apply_update(self) -> None:
-        rate, step = learning_rate(self.param, self.iter, self.current_step)
+        param, learnable = self.param, self.net.learnable
+        rate, step = learning_rate(param, self.iter, self.current_step)
         rate = float(np.float32(rate))
-        if step != self.current_step and self.param.lr_policy == "multistep":
+        if step != self.current_step and param.lr_policy == "multistep":
             log.info("MultiStep Status: Iteration %d, step = %d", self.iter, step)
         self.current_step = step
-        if self.param.display and self.iter % self.param.display == 0 and context.root_solver():
+        if param.display and self.iter % param.display == 0 and context.root_solver():
             log.info("Iteration %d, lr = %g", self.iter, rate)
-        learnable = self.net.learnable
+        for p in learnable:  # arrays of diffs or parameters that a script holds may have been written
+            p.blob.data_mem.host_written()
+            p.blob.diff_mem.host_written()
         self.clip_gradients(learnable)
-        scale = 1.0 / self.param.iter_size
-        decay = self.param.weight_decay
-        for i, param in enumerate(learnable):
-            local_rate, local_decay = rate * param.lr_mult, decay * param.decay_mult
-            history = self.history[i :: len(learnable)]
-            if self._kernel is not None and self._kernel.supports(param, history):
-                self._kernel.update(param, history, scale, local_decay, local_rate)
-            else:
-                self._update(param, history, scale, local_decay, local_rate)
+        scale = 1.0 / param.iter_size
+        for p, history, kernel in zip(learnable, self._histories, self._kernels, strict=True):
+            update = self.update if kernel is None else kernel.update
+            update(p, history, scale, param.weight_decay * p.decay_mult, rate * p.lr_mult)
         self.net.refresh_views()
         self.iter += 1
 
-    def _update(
+    def update(
         self, param: LearnableParam, history: list[Blob], scale: float, decay: float, rate: float
     ) -> None:
+        """Normalise, regularise and update one parameter, chunk by chunk."""
         data = param.blob.mutable_cpu_data().reshape(-1)
         diff = param.blob.mutable_cpu_diff().reshape(-1)
         past = [h.mutable_cpu_data().reshape(-1) for h in history]
@@ -86,8 +94,11 @@ class SGDSolver(Solver):
             if scale != 1.0:
                 g *= np.float32(scale)
             if decay:
-                np.sign(w, out=temporary[0]) if l1 else np.copyto(temporary[0], w)
-                temporary[0] *= np.float32(decay)
+                if l1:
+                    np.sign(w, out=temporary[0])
+                    temporary[0] *= np.float32(decay)
+                else:
+                    np.multiply(w, np.float32(decay), out=temporary[0])
                 g += temporary[0]
             self.compute_update(g, [h[part] for h in past], rate, temporary)
             w -= g
@@ -95,16 +106,13 @@ class SGDSolver(Solver):
     def compute_update(
         self, diff: np.ndarray, history: list[np.ndarray], rate: float, temporary: np.ndarray
     ) -> None:
-        """Replace the gradient in diff by the update, and renew the history. temporary: (2, n) of scratch."""
-        momentum = self.param.momentum
-        past = history[0]
+        """Replace the gradient in diff by the update, and renew the history. All are of one chunk;
+        temporary: (2, n) of scratch."""
+        velocity = history[0]
         diff *= np.float32(rate)
-        if momentum:
-            past *= np.float32(momentum)
-            past += diff
-            diff[...] = past
-        else:
-            past[...] = diff
+        velocity *= np.float32(self.param.momentum)
+        velocity += diff
+        diff[...] = velocity
 
     def clip_gradients(self, learnable: list[LearnableParam]) -> None:
         """Scale all gradients so that their common L2 norm is at most clip_gradients (before iter_size)."""
