@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -156,13 +157,16 @@ def test_sharing_needs_equal_shapes() -> None:
         net_of(MLP).share_with(other)
 
 
-SHARED = input_layer("2 3") + """
+SHARED = (
+    input_layer("2 3")
+    + """
 layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" lr_mult: 2 } param { name: "b" }
         inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
 layer { name: "b" type: "InnerProduct" bottom: "a" top: "b" param { name: "w" } param { name: "b" decay_mult: 0 }
         inner_product_param { num_output: 3 } }
 layer { name: "loss" type: "Reduction" bottom: "b" top: "loss" loss_weight: 1 }
 """
+)
 
 
 def test_parameters_shared_by_name(engine: str, rng: np.random.Generator) -> None:
@@ -184,13 +188,25 @@ def test_parameters_shared_by_name(engine: str, rng: np.random.Generator) -> Non
 @pytest.mark.parametrize(
     "old, new, words",
     [
-        ('param { name: "w" }', 'param { name: "w" lr_mult: 3 }', "Shared param 'w' has mismatched lr_mult: 2 against 3"),
-        ("num_output: 3 } }", "num_output: 2 } }", "Cannot share param 'w' owned by layer 'a' with layer 'b'; shape mismatch"),
+        (
+            'param { name: "w" }',
+            'param { name: "w" lr_mult: 3 }',
+            "Shared param 'w' has mismatched lr_mult: 2 against 3",
+        ),
+        (
+            "num_output: 3 } }",
+            "num_output: 2 } }",
+            "Cannot share param 'w' owned by layer 'a' with layer 'b'; shape mismatch",
+        ),
     ],
 )
 def test_sharing_by_name_is_refused(old: str, new: str, words: str) -> None:
     with pytest.raises(CaffeError, match=words):
-        net_of(SHARED.replace(old, new).replace('type: "Reduction"', 'type: "Silence"').replace('top: "loss" loss_weight: 1', ""))
+        net_of(
+            SHARED.replace(old, new)
+            .replace('type: "Reduction"', 'type: "Silence"')
+            .replace('top: "loss" loss_weight: 1', "")
+        )
 
 
 # -- who needs a gradient ---------------------------------------------------------------------------------
@@ -208,7 +224,9 @@ def test_inputs_get_no_gradient_unless_forced() -> None:
 
 
 def test_frozen_layers_cost_no_backward() -> None:
-    frozen = MLP.replace('bottom: "x" top: "ip1"', 'bottom: "x" top: "ip1" param { lr_mult: 0 } param { lr_mult: 0 }')
+    frozen = MLP.replace(
+        'bottom: "x" top: "ip1"', 'bottom: "x" top: "ip1" param { lr_mult: 0 } param { lr_mult: 0 }'
+    )
     assert flags(net_of(frozen))["ip1"] == (False, [False])
     assert flags(net_of(frozen))["ip2"] == (True, [False])
 
@@ -218,27 +236,39 @@ def test_propagate_down_stops_the_gradient() -> None:
     got = flags(net_of(stopped))
     assert got["ip2"] == (True, [False]) and not got["relu"][0] and not got["ip1"][0]
     with pytest.raises(NetError, match="propagate_down param must be specified"):
-        net_of(MLP.replace('bottom: "x" top: "ip1"', 'bottom: "x" top: "ip1" propagate_down: true propagate_down: true'))
+        net_of(
+            MLP.replace(
+                'bottom: "x" top: "ip1"', 'bottom: "x" top: "ip1" propagate_down: true propagate_down: true'
+            )
+        )
 
 
 def test_branches_off_the_loss_need_none() -> None:
-    net = net_of(MLP + 'layer { name: "side" type: "InnerProduct" bottom: "ip2" top: "side" inner_product_param { num_output: 1 } }')
+    net = net_of(
+        MLP
+        + 'layer { name: "side" type: "InnerProduct" bottom: "ip2" top: "side" inner_product_param { num_output: 1 } }'
+    )
     got = flags(net)
     assert not got["side"][0] and got["ip2"][0]
     assert net.outputs == ["loss", "side"]
 
 
 def test_loss_weights() -> None:
-    net = net_of(MLP.replace('top: "loss" }', 'top: "loss" loss_weight: 3 }') )
+    net = net_of(MLP.replace('top: "loss" }', 'top: "loss" loss_weight: 3 }'))
     net.blobs["t"].data[...] = 1
     total = net.run_forward()
     assert total == pytest.approx(3 * float(net.blobs["loss"].data))
     assert dict(net.blob_loss_weights)["loss"] == 3
-    anywhere = net_of(input_layer("2 3") + 'layer { name: "p" type: "Power" bottom: "x" top: "p" loss_weight: 0.5 }')
+    anywhere = net_of(
+        input_layer("2 3") + 'layer { name: "p" type: "Power" bottom: "x" top: "p" loss_weight: 0.5 }'
+    )
     anywhere.blobs["x"].data[...] = 2
     assert anywhere.run_forward() == pytest.approx(0.5 * 12)
     with pytest.raises(LayerError, match="loss_weight must be unspecified or specified once per top blob"):
-        net_of(input_layer("2 3") + 'layer { name: "p" type: "Power" bottom: "x" top: "p" loss_weight: 1 loss_weight: 1 }')
+        net_of(
+            input_layer("2 3")
+            + 'layer { name: "p" type: "Power" bottom: "x" top: "p" loss_weight: 1 loss_weight: 1 }'
+        )
 
 
 # -- names, wiring, errors --------------------------------------------------------------------------------
@@ -257,7 +287,10 @@ def test_names_as_the_original_has_them() -> None:
 
 
 def test_implicit_splits() -> None:
-    net = net_of(input_layer("2 3") + "".join(f'layer {{ name: "p{i}" type: "Power" bottom: "x" top: "p{i}" }}\n' for i in range(2)))
+    net = net_of(
+        input_layer("2 3")
+        + "".join(f'layer {{ name: "p{i}" type: "Power" bottom: "x" top: "p{i}" }}\n' for i in range(2))
+    )
     assert net._layer_names == ["in", "x_in_0_split", "p0", "p1"]
     assert list(net.blobs) == ["x", "x_in_0_split_0", "x_in_0_split_1", "p0", "p1"]
 
@@ -265,11 +298,27 @@ def test_implicit_splits() -> None:
 @pytest.mark.parametrize(
     "text, kind, words",
     [
-        ('layer { name: "p" type: "Power" bottom: "y" top: "p" }', NetError, "Unknown bottom blob 'y' .layer 'p', bottom index 0"),
-        ('layer { name: "p" type: "Power" bottom: "x" top: "q" } layer { name: "p2" type: "Power" bottom: "q" top: "x" }', NetError, "Top blob 'x' produced by multiple sources"),
-        ('layer { name: "p" type: "Powr" bottom: "x" top: "q" }', LayerError, "layer 'p' .Powr.: Unknown layer type: Powr; did you mean 'Power'"),
+        (
+            'layer { name: "p" type: "Power" bottom: "y" top: "p" }',
+            NetError,
+            "Unknown bottom blob 'y' .layer 'p', bottom index 0",
+        ),
+        (
+            'layer { name: "p" type: "Power" bottom: "x" top: "q" } layer { name: "p2" type: "Power" bottom: "q" top: "x" }',
+            NetError,
+            "Top blob 'x' produced by multiple sources",
+        ),
+        (
+            'layer { name: "p" type: "Powr" bottom: "x" top: "q" }',
+            LayerError,
+            "layer 'p' .Powr.: Unknown layer type: Powr; did you mean 'Power'",
+        ),
         ('layer { name: "p" type: "Power" bottom: "x" }', LayerError, "takes exactly|takes 1|at least"),
-        ('layer { name: "p" type: "Power" bottom: "x" top: "p" param { lr_mult: 1 } }', LayerError, "Too many params specified for layer p"),
+        (
+            'layer { name: "p" type: "Power" bottom: "x" top: "p" param { lr_mult: 1 } }',
+            LayerError,
+            "Too many params specified for layer p",
+        ),
     ],
 )
 def test_wiring_errors(text: str, kind: type[Exception], words: str) -> None:
@@ -278,7 +327,9 @@ def test_wiring_errors(text: str, kind: type[Exception], words: str) -> None:
 
 
 def test_layer_errors_tell_file_and_line(tmp_path: Path) -> None:
-    Path("bad.prototxt").write_text(input_layer("1 1 4 4") + '\n\nlayer {\n name: "c" type: "Convolution" bottom: "x" top: "c"\n}\n')
+    Path("bad.prototxt").write_text(
+        input_layer("1 1 4 4") + '\n\nlayer {\n name: "c" type: "Convolution" bottom: "x" top: "c"\n}\n'
+    )
     with pytest.raises(LayerError, match=r"layer 'c' \(Convolution, bad.prototxt:4\)"):
         caffe.Net("bad.prototxt", caffe.TEST)
 
@@ -295,7 +346,11 @@ def test_constructor_forms(tmp_path: Path) -> None:
     ]
     for net in nets:
         assert net.phase == caffe.TEST
-        assert all(np.array_equal(p.data, q.data) for n in a.params for p, q in zip(a.params[n], net.params[n], strict=True))
+        assert all(
+            np.array_equal(p.data, q.data)
+            for n in a.params
+            for p, q in zip(a.params[n], net.params[n], strict=True)
+        )
     with pytest.raises(TypeError, match="phase"):
         caffe.Net("n.prototxt")
     with pytest.raises(NetError, match="phase must be"):
@@ -303,9 +358,12 @@ def test_constructor_forms(tmp_path: Path) -> None:
 
 
 def test_level_and_stage_choose_layers() -> None:
-    text = input_layer("2 3") + """
+    text = (
+        input_layer("2 3")
+        + """
     layer { name: "a" type: "Power" bottom: "x" top: "a" include { stage: "s" min_level: 2 } }
     """
+    )
     assert "a" not in net_of(text, level=2).layer_dict
     assert "a" not in net_of(text, stages=["s"]).layer_dict
     assert "a" in net_of(text, level=2, stages=["s", "other"]).layer_dict
@@ -360,7 +418,12 @@ def test_callbacks_see_and_change_blobs_between_layers(engine: str, batch) -> No
     w, b = (p.data for p in net.params["ip2"])
     assert np.allclose(out["ip2"], np.ones((2, 4)) @ w.T + b, atol=1e-6)
     net.backward()
-    assert seen[:4] == [("before_forward", 0), ("after_forward", 0), ("before_forward", 1), ("after_forward", 1)]
+    assert seen[:4] == [
+        ("before_forward", 0),
+        ("after_forward", 0),
+        ("before_forward", 1),
+        ("after_forward", 1),
+    ]
     assert seen[-2:] == [("before_backward", 0), ("after_backward", 0)] and len(seen) == 20
 
 
@@ -382,7 +445,14 @@ def test_gradients_are_announced_in_backward_order_once_complete() -> None:
 # -- weights --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("save, load, file", [("save", "copy_from", "w.caffemodel"), ("save_hdf5", "load_hdf5", "w.h5"), ("save_hdf5", "copy_from", "w.h5")])
+@pytest.mark.parametrize(
+    "save, load, file",
+    [
+        ("save", "copy_from", "w.caffemodel"),
+        ("save_hdf5", "load_hdf5", "w.h5"),
+        ("save_hdf5", "copy_from", "w.h5"),
+    ],
+)
 def test_weights_round_trip(engine: str, save: str, load: str, file: str, batch) -> None:
     a, b = net_of(MLP), net_of(MLP)
     check(a, *batch)
@@ -437,3 +507,17 @@ def test_shape_errors_inside_a_layer_name_it() -> None:
     with pytest.raises(ShapeError, match="layer 'ip1'") as caught:
         net.reshape()
     assert isinstance(caught.value, LayerError)
+
+
+def test_a_dropped_net_is_freed_at_once() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        net = net_of(MLP)
+        net.forward()
+        net.backward()
+        weight, layer = weakref.ref(net.params["ip1"][0]), weakref.ref(net.layers[0])
+        del net
+        assert weight() is None and layer() is None
+    finally:
+        gc.enable()

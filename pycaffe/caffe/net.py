@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from .execution import ExecutionContext
 from .kernels import Kernel
 from .layer import Layer
 from .net_insertion import filter_net, insert_splits
+from .net_source import NetSource
 from .net_wiring import LearnableParam, Wiring
 from .proto import caffe_pb2
-from .proto_text import layer_lines
 from .synced_mem import SyncedMem
 from .upgrade_proto import read_net_upgraded, upgrade_net
 
@@ -94,7 +95,8 @@ class Net:
     model: path of a prototxt, or a NetParameter. phase: caffe.TRAIN or caffe.TEST. weights: a
     .caffemodel or .h5, copied by layer name. level, stages: what include/exclude rules are matched
     against. allow_python: False refuses Python layers, which run code of the module that they name.
-    source: the file that a NetParameter came from, for error messages. root: the net that holds this one.
+    source: the file that a NetParameter came from, for error messages. run: the context of
+    a net that holds this one.
 
     blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
     input. Gradients: backward() computes what a loss and a parameter to learn make necessary; the
@@ -114,7 +116,7 @@ class Net:
         weights: str | Path | None = None,
         allow_python: bool = True,
         network_file: str | Path | None = None,
-        root: Net | None = None,
+        run: ExecutionContext | None = None,
         source: str = "",
     ):
         model = network_file if model is None else model
@@ -129,7 +131,7 @@ class Net:
         if phase not in (TRAIN, TEST):
             raise NetError(f"phase must be caffe.TRAIN (0) or caffe.TEST (1), not {phase!r}")
 
-        self._path = source if isinstance(model, caffe_pb2.NetParameter) else str(model)
+        self._source = NetSource(source if isinstance(model, caffe_pb2.NetParameter) else str(model))
         if isinstance(model, caffe_pb2.NetParameter):
             param = caffe_pb2.NetParameter()
             param.CopyFrom(model)
@@ -142,14 +144,14 @@ class Net:
         if stages is not None:
             param.state.stage.extend(s for s in stages if s not in param.state.stage)
         self.allow_python = allow_python
-        self._build(param, root)
+        self._build(param, run)
         if weights is not None:
             for path in str(weights).split(","):
                 self.copy_from(path.strip())
 
     # -- building ---------------------------------------------------------------------------------
 
-    def _build(self, param: caffe_pb2.NetParameter, root: Net | None) -> None:
+    def _build(self, param: caffe_pb2.NetParameter, run: ExecutionContext | None) -> None:
         filtered = filter_net(param)
         if log.isEnabledFor(logging.INFO):
             log.info("Initializing net from parameters: \n%s", filtered)
@@ -157,9 +159,9 @@ class Net:
         self.name: str = self.param.name
         self.phase: int = self.param.state.phase
         self.debug_info: bool = self.param.debug_info
-        self.run = root.run if root else ExecutionContext(context.next_net_seed())
+        self.run = run or ExecutionContext(context.next_net_seed())
         _check_python(self.param, self.allow_python)
-        self._wiring = wiring = Wiring(self.param, self.run, self._build_subnet, self._locate)
+        self._wiring = wiring = Wiring(self.param, self.run, partial(_subnet, self.run), self._source)
         self.layers: list[Layer] = wiring.layers
         self.layer_dict: OrderedDict[str, Layer] = OrderedDict(
             zip(wiring.layer_names, wiring.layers, strict=True)
@@ -196,20 +198,6 @@ class Net:
 
     def _pick(self, ids: Sequence[int]) -> list[Blob]:
         return [self._wiring.blobs[i] for i in ids]
-
-    def _build_subnet(self, param: caffe_pb2.NetParameter) -> Net:
-        return Net(param, phase=self.phase if hasattr(self, "phase") else param.state.phase, root=self)
-
-    def _locate(self, layer_name: str) -> str:
-        """ "net.prototxt:41" for the layer of that name, or "" for a net that came from no file."""
-        if not self._path:
-            return ""
-        try:
-            text = Path(self._path).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return Path(self._path).name
-        lines = [str(line) for line, name in layer_lines(text) if name == layer_name]
-        return ":".join([Path(self._path).name, " or ".join(lines)]) if lines else Path(self._path).name
 
     def _after_wiring(self) -> None:
         """Note which memory other places may hold: only then do views need care around a pass."""
@@ -301,7 +289,7 @@ class Net:
         if isinstance(error, LayerError) and step is not None:
             error.layer = error.layer or step.layer.name
             error.layer_type = error.layer_type or step.layer.type
-            error.place = error.place or self._locate(error.layer)
+            error.place = error.place or self._source.locate(error.layer)
 
     def _call(self, hook: str, index: int) -> None:
         for function in self._hooks[hook]:
@@ -495,6 +483,11 @@ class Net:
     def __repr__(self) -> str:
         phase = "TRAIN" if self.phase == TRAIN else "TEST"
         return f"<caffe.Net '{self.name}' {phase}: {len(self.layers)} layers, {len(self.blobs)} blobs>"
+
+
+def _subnet(run: ExecutionContext, param: caffe_pb2.NetParameter) -> Net:
+    """The service for layers that hold a net: it must not keep their own net alive."""
+    return Net(param, phase=param.state.phase, run=run)
 
 
 _HOOKS = ("before_forward", "after_forward", "before_backward", "after_backward")

@@ -185,7 +185,7 @@ def _copy(net: Net, layers: Layers, path: str, hdf5: bool = False) -> None:
 
 
 def _mismatch(net: Net, name: str, j: int, source: Source, blob: Blob, path: str) -> WeightsError:
-    place = net._locate(name)
+    place = net._source.locate(name)
     return WeightsError(
         f"Cannot copy param {j} weights from layer '{name}'; shape mismatch.  Source param shape is "
         f"{_shape_string(source.shape)}; target param shape is {blob.shape_string}. To learn this layer's "

@@ -19,6 +19,7 @@ from .execution import ExecutionContext, memory_limit, memory_text
 from .layer import Layer
 from .layer_registry import create_layer
 from .net_insertion import duplicate_top_error
+from .net_source import NetSource
 from .proto import caffe_pb2
 
 log = logging.getLogger("caffe.net")
@@ -54,7 +55,7 @@ class Wiring:
         param: caffe_pb2.NetParameter,
         run: ExecutionContext,
         build_subnet: Callable[[caffe_pb2.NetParameter], Any],
-        locate: Callable[[str], str],
+        source: NetSource,
     ):
         self.layers: list[Layer] = []
         self.layer_names: list[str] = []
@@ -72,7 +73,7 @@ class Wiring:
         self.outputs: list[str] = []
         self.memory_used = 0
         self._parameter_memory = 0
-        self._run, self._build_subnet, self._locate = run, build_subnet, locate
+        self._run, self._build_subnet, self._source = run, build_subnet, source
         self._blob_need_backward: list[bool] = []
         self._producer: dict[str, str] = {}
         self._available: dict[str, None] = {}
@@ -85,7 +86,7 @@ class Wiring:
             except LayerError as error:
                 error.layer = error.layer or layer_param.name
                 error.layer_type = error.layer_type or layer_param.type
-                error.place = error.place or locate(layer_param.name)
+                error.place = error.place or source.locate(layer_param.name)
                 raise
             except NetError as error:
                 raise self._placed(error, layer_param.name) from None
@@ -169,7 +170,9 @@ class Wiring:
             ids.append(blob_id)
             any_need |= self._blob_need_backward[blob_id]
             need.append(
-                layer_param.propagate_down[i] if layer_param.propagate_down else self._blob_need_backward[blob_id]
+                layer_param.propagate_down[i]
+                if layer_param.propagate_down
+                else self._blob_need_backward[blob_id]
             )
         self.bottom_ids.append(ids)
         self.bottom_need_backward.append(need)
@@ -209,7 +212,9 @@ class Wiring:
             self._producer[name] = producer
         return index
 
-    def _loss_weights(self, layer: Layer, layer_param: caffe_pb2.LayerParameter, index: int, top: list[Blob]) -> None:
+    def _loss_weights(
+        self, layer: Layer, layer_param: caffe_pb2.LayerParameter, index: int, top: list[Blob]
+    ) -> None:
         weights = list(layer_param.loss_weight)
         if weights and len(weights) != len(top):
             if not (layer.is_loss and len(weights) == 1):
@@ -259,7 +264,12 @@ class Wiring:
         self, layer: Layer, blob: Blob, index: int, spec: caffe_pb2.ParamSpec, owner: LearnableParam
     ) -> None:
         owner_name = self.layer_names[owner.layer_index]
-        log.info("Sharing parameters '%s' owned by layer '%s', param index %d", spec.name, owner_name, owner.param_index)
+        log.info(
+            "Sharing parameters '%s' owned by layer '%s', param index %d",
+            spec.name,
+            owner_name,
+            owner.param_index,
+        )
         permissive = spec.share_mode == caffe_pb2.ParamSpec.PERMISSIVE
         fits = blob.count == owner.blob.count if permissive else blob.shape == owner.blob.shape
         if not fits:
@@ -267,7 +277,8 @@ class Wiring:
                 f"Cannot share param '{spec.name}' owned by layer '{owner_name}' with layer '{layer.name}'; "
                 f"{'count' if permissive else 'shape'} mismatch.  Owner layer param shape is "
                 f"{owner.blob.shape_string}; sharing layer {'shape is' if permissive else 'expects shape'} "
-                f"{blob.shape_string}" + ("" if permissive else " (share_mode: PERMISSIVE compares counts only)")
+                f"{blob.shape_string}"
+                + ("" if permissive else " (share_mode: PERMISSIVE compares counts only)")
             )
         blob.share_data(owner.blob)
         blob.share_diff(owner.blob)
@@ -345,11 +356,11 @@ class Wiring:
                     f"cannot work in place on '{self.blob_names[min(shared)]}' in a net that is run backward: {why}; "
                     "give the layer a top of its own name"
                 )
-                error.place = self._locate(layer.name)
+                error.place = self._source.locate(layer.name)
                 raise error
 
     def _placed(self, error: NetError, name: str) -> NetError:
-        place = self._locate(name)
+        place = self._source.locate(name)
         return NetError(f"{error} ({place})") if place and place not in str(error) else error
 
 
@@ -358,11 +369,17 @@ def _check_blob_counts(layer: Layer, bottom: list[Blob], top: list[Blob]) -> Non
         n = len(blobs)
         exact, least, most = (getattr(layer, f"{k}_{what}") for k in ("exact_num", "min", "max"))
         if exact is not None and n != exact:
-            raise layer.error(f"{layer.type} Layer takes {exact} {what} blob(s) as {_io(what)}, but {n} were given")
+            raise layer.error(
+                f"{layer.type} Layer takes {exact} {what} blob(s) as {_io(what)}, but {n} were given"
+            )
         if least is not None and n < least:
-            raise layer.error(f"{layer.type} Layer takes at least {least} {what} blob(s) as {_io(what)}, but {n} were given")
+            raise layer.error(
+                f"{layer.type} Layer takes at least {least} {what} blob(s) as {_io(what)}, but {n} were given"
+            )
         if most is not None and n > most:
-            raise layer.error(f"{layer.type} Layer takes at most {most} {what} blob(s) as {_io(what)}, but {n} were given")
+            raise layer.error(
+                f"{layer.type} Layer takes at most {most} {what} blob(s) as {_io(what)}, but {n} were given"
+            )
     if layer.equal_num_bottom_top and len(bottom) != len(top):
         raise layer.error(
             f"{layer.type} Layer produces one top blob as output for each bottom blob input: "
