@@ -65,7 +65,9 @@ class Solver:
         self.iter = 0
         self.current_step = 0
         self.loss_window: deque[float] = deque(maxlen=self.param.average_loss)
-        self.smoothed_loss = 0.0
+        self.smoothed_loss = 0.0  # mean of the window, which a resumed run continues
+        self.reported_loss = 0.0  # the same over this run's losses only, as the original's log has it
+        self._losses_of_run = 0
         self.stopped_early = False
         self.last_snapshot = ""
         self._warned = False
@@ -184,6 +186,7 @@ class Solver:
     def _run(self, stop: int) -> None:
         param = self.param
         self.loss_window = deque(self.loss_window, maxlen=max(1, param.average_loss))
+        self._losses_of_run = 0
         self._lap = (time.perf_counter(), self.iter)
         try:
             while self.iter < stop:
@@ -231,7 +234,11 @@ class Solver:
     def _smooth(self, loss: float) -> None:
         # The mean is computed anew: a running sum never recovers from one huge loss.
         self.loss_window.append(loss)
-        self.smoothed_loss = sum(self.loss_window) / len(self.loss_window)
+        self._losses_of_run += 1
+        losses = list(self.loss_window)
+        self.smoothed_loss = sum(losses) / len(losses)
+        recent = losses[-self._losses_of_run :]
+        self.reported_loss = sum(recent) / len(recent)
         if not self._warned and not math.isfinite(loss):
             self._warned = True
             where = debug_info.first_nonfinite(self.net) or "all blobs are finite, but their sum is not"
@@ -246,7 +253,7 @@ class Solver:
             (self.iter - since) / (lapse or 1.0),
             lapse,
             self.param.display,
-            self.smoothed_loss,
+            self.reported_loss,
         )
         self._lap = (now, self.iter)
         for i, (name, value, weight) in enumerate(_outputs(self.net)):
@@ -274,7 +281,7 @@ class Solver:
         if param.display and self.iter % param.display == 0:
             self.net.run.iteration, self.net.run.sub_iteration = self.iter, -1
             self._smooth(self.net.run_forward())
-            log.info("Iteration %d, loss = %g", self.iter, self.smoothed_loss)
+            log.info("Iteration %d, loss = %g", self.iter, self.reported_loss)
         if param.test_interval and self.iter % param.test_interval == 0:
             self.test_all()
         log.info("Optimization Done.")
