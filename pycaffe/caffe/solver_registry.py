@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import SolverError, closest
 from .proto import caffe_pb2
-from .upgrade_proto import read_solver_upgraded
+from .upgrade_proto import read_solver_upgraded, upgrade_solver
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -47,6 +47,10 @@ def solver_class(type: str) -> type[Solver]:
 
 def get_solver(param: str | Path | caffe_pb2.SolverParameter) -> Solver:
     """The solver that a solver prototxt (or message) asks for by its `type`."""
-    if not isinstance(param, caffe_pb2.SolverParameter):
+    if isinstance(param, caffe_pb2.SolverParameter):
+        given, param = param, caffe_pb2.SolverParameter()
+        param.CopyFrom(given)
+        upgrade_solver(param, "")
+    else:
         param = read_solver_upgraded(str(param))
     return solver_class(param.type)(param)

@@ -42,7 +42,7 @@ def solver_of(fields: str, batch: int = N, net: str = NET) -> caffe.SGDSolver:
     """A solver of the problem, with its data in place."""
     param = text_format.Parse(fields, caffe_pb2.SolverParameter())
     if not param.HasField("net_param") and not param.HasField("net"):
-        text_format.Parse(net % (batch, batch) if "%d" in net else net, param.net_param)
+        text_format.Parse(net % (batch, batch) if net == NET else net, param.net_param)
     if not param.lr_policy:
         param.lr_policy = "fixed"
     if not param.HasField("snapshot_prefix"):
@@ -50,7 +50,7 @@ def solver_of(fields: str, batch: int = N, net: str = NET) -> caffe.SGDSolver:
     if not param.HasField("random_seed"):
         param.random_seed = 1
     solver = caffe.get_solver(param)
-    if "x" in solver.net.blobs:
+    if net == NET:
         x, t = problem(batch)
         solver.net.blobs["x"].data[...] = x
         solver.net.blobs["t"].data[...] = t
