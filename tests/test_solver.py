@@ -192,13 +192,13 @@ def test_display_shows_the_mean_of_the_last_losses(caplog: pytest.LogCaptureFixt
     solver.net.after_forward(
         lambda i: losses.append(float(solver.net.blobs["loss"].data)) if i == 2 else None
     )
-    solver.step(3)
-    solver.step(2)  # the window goes on from call to call
-    shown = [
-        float(m.split("loss = ")[1]) for m in messages(caplog) if m.startswith("Iteration") and "iter/s" in m
-    ]
-    wanted = [np.mean(losses[max(0, i - 2) : i + 1]) for i in range(5)]
-    assert shown == pytest.approx(wanted, rel=1e-4)
+    solver.step(4)
+    solver.step(1)  # the log's mean starts anew, as the original's does; smoothed_loss goes on
+    lines = [m for m in messages(caplog) if m.startswith("Iteration") and "iter/s" in m]
+    shown = [float(m.split("loss = ")[1]) for m in lines]
+    wanted = [np.mean(losses[max(0, i - 2) : i + 1]) for i in range(4)]
+    assert shown == pytest.approx([*wanted, losses[4]], rel=1e-4)
+    assert solver.smoothed_loss == pytest.approx(np.mean(losses[2:]), rel=1e-6)
 
 
 def test_one_huge_loss_leaves_the_mean_with_the_window() -> None:
