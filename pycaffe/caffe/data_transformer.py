@@ -151,7 +151,7 @@ class DataTransformer:
             return
         if random is None and self.needs_random:
             raise ValueError("transform_batch: mirror and random crops need random words")
-        copy = PlanarCopy(out.shape[1:])
+        copy = PlanarCopy()
         for i, image in enumerate(images):
             if i == 0 or not one_array:
                 self._check_same(image.shape, out, i, name)

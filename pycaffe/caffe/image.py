@@ -6,7 +6,7 @@ alpha, CMYK and 16 bits are brought to the form that is asked for. OpenCV is imp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -96,23 +96,25 @@ def channels_first(image: np.ndarray) -> np.ndarray:
 
 class PlanarCopy:
     """Copies uint8 images (C, H, W) into float32 arrays, where NumPy would be slow at it: channels that are
-    interleaved in memory, as OpenCV's are, and mirroring. shape: of the copies."""
+    interleaved in memory, as OpenCV's are, and mirroring. Keeps memory of one image between calls."""
 
-    def __init__(self, shape: Sequence[int]):
-        self._planes = np.empty(shape, np.uint8)
+    def __init__(self) -> None:
+        self._memory = np.zeros(0, np.uint8)
 
     def __call__(self, image: np.ndarray, mirror: bool, out: np.ndarray) -> None:
-        """out (C, h, w) = image, mirrored left to right or not."""
-        import cv2
+        """out (C, H, W) = image, mirrored left to right or not."""
+        interleaved = image.strides[0] == 1 and len(image) > 1
+        channels: Iterable[np.ndarray] = image
+        if interleaved or mirror:
+            import cv2
 
-        planes = self._planes
-        if image.strides[0] == 1 and len(image) > 1:
-            pixels = image.transpose(1, 2, 0)
-            parts = cv2.split(cv2.flip(pixels, 1) if mirror else pixels, list(planes))
-            for channel, part in zip(out, parts, strict=True):
-                np.copyto(channel, part)
-            return
-        if mirror:
-            image = [cv2.flip(channel, 1, plane) for channel, plane in zip(image, planes, strict=True)]
-        for target, channel in zip(out, image, strict=True):
+            if self._memory.size < image.size:
+                self._memory = np.empty(image.size, np.uint8)
+            planes = self._memory[: image.size].reshape(image.shape)
+            if interleaved:
+                pixels = image.transpose(1, 2, 0)
+                channels = cv2.split(cv2.flip(pixels, 1) if mirror else pixels, list(planes))
+            else:
+                channels = [cv2.flip(c, 1, plane) for c, plane in zip(image, planes, strict=True)]
+        for target, channel in zip(out, channels, strict=True):
             np.copyto(target, channel)

@@ -26,6 +26,7 @@ from . import flatten as flatten
 from . import hdf5_data as hdf5_data
 from . import hinge_loss as hinge_loss
 from . import im2col as im2col
+from . import image_data as image_data
 from . import infogain_loss as infogain_loss
 from . import inner_product as inner_product
 from . import input as input
@@ -57,3 +58,4 @@ from . import swish as swish
 from . import tanh as tanh
 from . import threshold as threshold
 from . import tile as tile
+from . import window_data as window_data

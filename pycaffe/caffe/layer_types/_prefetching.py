@@ -37,11 +37,18 @@ class PrefetchingLayer(Layer):
             if not getattr(param, field):
                 raise self.error(f"{param_name}.{field} must be positive, not 0")
 
+    @property
+    def common_seed(self) -> tuple[int, ...]:
+        """The net's seed as rank 0 has it: for what all ranks must draw alike to share the data. (A solver
+        without a seed leaves them different.)"""
+        seed = self.run.seed
+        return (seed[0] - solver_rank(), *seed[1:])
+
     def first_skip(self, rand_skip: int) -> int:
         """How many items to leave out at the start: below rand_skip, at random."""
         if not rand_skip:
             return 0
-        return int(Stream(self.run.seed, f"{self.name}/rand_skip").generator().integers(rand_skip))
+        return int(Stream(self.common_seed, f"{self.name}/rand_skip").generator().integers(rand_skip))
 
     def share(self) -> dict[str, int]:
         """rank and num_ranks for the reader; when testing, every rank reads all of it."""
