@@ -24,6 +24,7 @@ from . import exp as exp
 from . import filter as filter
 from . import flatten as flatten
 from . import hdf5_data as hdf5_data
+from . import hdf5_output as hdf5_output
 from . import hinge_loss as hinge_loss
 from . import im2col as im2col
 from . import image_data as image_data
@@ -34,6 +35,7 @@ from . import log as log
 from . import lrn as lrn
 from . import lstm as lstm
 from . import lstm_unit as lstm_unit
+from . import memory_data as memory_data
 from . import multinomial_logistic_loss as multinomial_logistic_loss
 from . import mvn as mvn
 from . import parameter as parameter
