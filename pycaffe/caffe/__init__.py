@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from . import io as io
 from . import layer_types as layer_types
 from .blob import Blob as Blob
 from .callbacks import SolverAction as SolverAction
