@@ -34,12 +34,16 @@ REFERENCE = "reference"
 
 
 class Kernel:
-    """One layer's computation on one engine."""
+    """One layer's computation on one engine.
+
+    propagate_down: which bottoms' gradients the net will ask for.
+    """
 
     engine: ClassVar[str] = REFERENCE
 
-    def __init__(self, layer: Layer):
+    def __init__(self, layer: Layer, propagate_down: Sequence[bool] = ()):
         self.layer = layer
+        self.propagate_down = propagate_down
 
     @classmethod
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:

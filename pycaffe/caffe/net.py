@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from . import context, debug_info, kernels, net_weights
+from . import context, debug_info, kernels, net_batch, net_weights
 from .blob import Blob
 from .errors import CaffeError, LayerError, NetError, closest
 from .execution import ExecutionContext
@@ -59,7 +59,7 @@ class Step:
         """After the layer has shaped its tops: choose the kernel and let it prepare."""
         chosen = kernels.select(self.layer, self.bottom, self.wanted)
         if type(self.kernel) is not chosen:
-            self.kernel = chosen(self.layer)
+            self.kernel = chosen(self.layer, self.propagate_down)
         self.kernel.reshape(run, self.bottom, self.top)
         self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top))]
 
@@ -327,7 +327,7 @@ class Net:
         wanted = [*(self.top_names[end] if end is not None else self.outputs), *(blobs or ())]
         self._check_names(wanted)
         if kwargs:
-            self._feed("data", kwargs, self.inputs, "Input blob arguments do not match net inputs.")
+            net_batch.feed(self, "data", kwargs, self.inputs)
         self.run_forward(first, last)
         return {name: self.blobs[name].data for name in wanted}
 
@@ -349,30 +349,32 @@ class Net:
         wanted = [*(self.bottom_names[end] if end is not None else self.inputs), *(diffs or ())]
         self._check_names(wanted)
         if kwargs:
-            self._feed("diff", kwargs, self.outputs, "Top diff arguments do not match net outputs.")
+            net_batch.feed(self, "diff", kwargs, self.outputs)
         self.run_backward(first, last)
         return {name: self.blobs[name].diff for name in wanted}
 
-    def _feed(self, which: str, arrays: dict[str, Any], names: list[str], mismatch: str) -> None:
-        if set(arrays) != set(names):
-            raise NetError(
-                f"{mismatch} Given: {', '.join(sorted(arrays))}; the net has: {', '.join(names) or 'none'}"
-            )
-        for name, array in arrays.items():
-            blob, array = self.blobs[name], np.asarray(array)
-            if array.shape[:1] != blob.shape[:1]:
-                kind = "Input is not batch sized" if which == "data" else "Diff is not batch sized"
-                raise NetError(
-                    f"{kind}: '{name}' has shape {blob.shape}, the array {array.shape}; use "
-                    f"net.blobs['{name}'].reshape(...) and net.reshape(), or forward_all"
-                )
-            target = blob.data if which == "data" else blob.diff
-            try:
-                target[...] = array
-            except ValueError as error:
-                raise NetError(
-                    f"'{name}' has shape {blob.shape}; an array of shape {array.shape} does not fit"
-                ) from error
+    def forward_all(self, blobs: Iterable[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
+        """As forward, for arrays with any number of items: run in batches, the last filled up with zeros.
+
+        Returns {blob name: array over all items} of the outputs and `blobs`; a blob whose first axis is
+        not the batch's (a loss) has an entry for each batch. Raises NetError.
+        """
+        return net_batch.forward_all(self, blobs, kwargs)
+
+    def forward_backward_all(
+        self, blobs: Iterable[str] | None = None, diffs: Iterable[str] | None = None, **kwargs: Any
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """forward and backward over any number of items. kwargs: arrays for inputs, and gradients for outputs.
+
+        Returns ({blob name: data}, {blob name: diff}) as forward_all does: of the outputs and `blobs`, and of
+        the inputs and `diffs`. The parameters' gradients add up over the batches.
+        """
+        return net_batch.forward_backward_all(self, blobs, diffs, kwargs)
+
+    def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
+        """Let the first layer, a MemoryData layer, read from these arrays: (n, C, H, W) and (n,), n a multiple
+        of its batch size. They are kept, not copied: later changes are seen. Raises NetError, DataError."""
+        net_batch.set_input_arrays(self, data, labels)
 
     def _check_names(self, names: Iterable[str]) -> None:
         for name in names:
