@@ -50,7 +50,7 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _parse_idx(file: BinaryIO, path: Path, axes: int) -> np.ndarray:
+def _parse_idx(file: gzip.GzipFile | BinaryIO, path: Path, axes: int) -> np.ndarray:
     magic = bytes((0, 0, _UINT8, axes))
     head = file.read(4 + 4 * axes)
     if head[:4] != magic:
