@@ -108,6 +108,13 @@ def test_several_bottoms_share_the_weights():
         np.testing.assert_allclose(blob.cpu_diff(), expected.cpu_diff())
 
 
+def test_batch_of_none_gives_no_gradient():
+    layer, bottom, top = convolution("num_output: 2 kernel_size: 3", random(0, 3, 4, 4))
+    (y,) = forward(layer, bottom, top)
+    assert backward(layer, bottom, top, y)[0].shape == (0, 3, 4, 4)
+    assert not any(blob.cpu_diff().any() for blob in layer.blobs)
+
+
 def test_only_what_is_asked_for_is_computed():
     layer, bottom, top = convolution("num_output: 2 kernel_size: 3", random(2, 3, 4, 4))
     layer.param_propagate_down = [False, True]

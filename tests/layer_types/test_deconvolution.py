@@ -93,6 +93,13 @@ def test_chunks_of_images_change_nothing():
         np.testing.assert_allclose(whole.cpu_diff(), summed.cpu_diff(), atol=1e-10)
 
 
+def test_batch_of_none_gives_no_gradient():
+    layer, bottom, top = deconvolution("num_output: 2 kernel_size: 3", random(0, 3, 4, 4))
+    (y,) = forward(layer, bottom, top)
+    assert backward(layer, bottom, top, y)[0].shape == (0, 3, 4, 4)
+    assert not any(blob.cpu_diff().any() for blob in layer.blobs)
+
+
 def test_only_what_is_asked_for_is_computed():
     layer, bottom, top = deconvolution("num_output: 2 kernel_size: 3", random(2, 3, 2, 2))
     layer.param_propagate_down = [True, False]

@@ -200,23 +200,22 @@ class Columns:
 
     def unfold(self, images: np.ndarray) -> np.ndarray:
         """(group, C/group · Πkernel, N · ΠO) of images (N, C, *S)."""
-        if self.pointwise and len(images) == 1:
-            return images.reshape(self.group, self.rows, -1)
         matrix, view = self._columns(images)
-        np.copyto(view, self.windows(images))
+        if view is not images:
+            np.copyto(view, self.windows(images))
         return matrix
 
     def fold(self, weights: np.ndarray, features: np.ndarray, images: np.ndarray) -> None:
         """images[...] = the fold of weightsᵀ · features, features as a matrix."""
-        transposed = weights.transpose(0, 2, 1)
-        if self.pointwise and len(images) == 1:
-            np.matmul(transposed, features, out=images.reshape(self.group, self.rows, -1))
-        else:
-            matrix, view = self._columns(images)
-            np.matmul(transposed, features, out=matrix)
+        matrix, view = self._columns(images)
+        np.matmul(weights.transpose(0, 2, 1), features, out=matrix)
+        if view is not images:
             self.add_up(view, images)
 
     def _columns(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Memory for their columns, as _scratch gives it: a single image's own where those are the image."""
+        if self.pointwise and len(images) == 1:
+            return images.reshape(self.group, self.rows, -1), images
         lead = (self.channels, *self.window.kernel)
         return self._scratch("columns", len(images), lead, self.places, images.dtype)
 
@@ -224,24 +223,24 @@ class Columns:
 
     def matrix(self, features: np.ndarray) -> np.ndarray:
         """(group, K/group, N · ΠO) of features (N, K, *O)."""
-        if len(features) == 1:
-            return features.reshape(self.group, features.shape[1] // self.group, -1)
-        matrix, view = self._scratch(
-            "features", len(features), features.shape[1:2], self.places, features.dtype
-        )
-        np.copyto(view, features)
+        matrix, view = self._features(features)
+        if view is not features:
+            np.copyto(view, features)
         return matrix
 
     def multiply(self, weights: np.ndarray, columns: np.ndarray, features: np.ndarray) -> None:
         """features[...] = weights · columns, columns as unfold gives them."""
-        if len(features) == 1:
-            np.matmul(weights, columns, out=features.reshape(self.group, features.shape[1] // self.group, -1))
-            return
-        matrix, view = self._scratch(
-            "features", len(features), features.shape[1:2], self.places, features.dtype
-        )
+        matrix, view = self._features(features)
         np.matmul(weights, columns, out=matrix)
-        np.copyto(features, view)
+        if view is not features:
+            np.copyto(features, view)
+
+    def _features(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Memory for their matrix, as _scratch gives it: a single image's own."""
+        num, outputs = features.shape[:2]
+        if num == 1:
+            return features.reshape(self.group, outputs // self.group, -1), features
+        return self._scratch("features", num, (outputs,), self.places, features.dtype)
 
     def add_product(self, features: np.ndarray, columns: np.ndarray, weights_diff: np.ndarray) -> None:
         """weights_diff += features · columnsᵀ, both as matrices."""
@@ -342,5 +341,5 @@ class BaseConvolution(Layer):
 
     def backward_bias(self, top_diff: np.ndarray) -> None:
         if self.bias_term and self.param_propagate_down[1]:
-            flat = top_diff.reshape(*self.top_shape[:2], -1)
-            self.blobs[1].mutable_cpu_diff()[...] += flat.sum(axis=(0, 2))
+            axes = (0, *range(2, top_diff.ndim))
+            self.blobs[1].mutable_cpu_diff()[...] += top_diff.sum(axis=axes)
