@@ -19,6 +19,7 @@ from .execution import ExecutionContext
 from .kernels import Kernel
 from .layer import Layer
 from .net_insertion import filter_net, insert_splits
+from .net_names import NetNames
 from .net_source import NetSource
 from .net_wiring import LearnableParam, Wiring
 from .proto import caffe_pb2
@@ -87,7 +88,7 @@ class Step:
         self.kernel.backward(run, self.top, self.propagate_down, self.bottom)
 
 
-class Net:
+class Net(NetNames):
     """A net in one phase.
 
     Net(model, phase), Net(model, weights, phase), Net(model, phase, weights=..., level=0, stages=[...])
@@ -285,6 +286,8 @@ class Net:
         finally:
             self.refresh_views()
 
+    _forward, _backward = run_forward, run_backward  # the original's names
+
     def _place(self, error: CaffeError, step: Step | None) -> None:
         if isinstance(error, LayerError) and step is not None:
             error.layer = error.layer or step.layer.name
@@ -442,45 +445,6 @@ class Net:
     def to_proto(self, write_diff: bool = False) -> caffe_pb2.NetParameter:
         """The net's definition with its parameters in it; for large nets, save() is faster."""
         return net_weights.to_proto(self, write_diff)
-
-    # -- the original's names for what the net is made of ------------------------------------------------
-
-    @property
-    def _layer_names(self) -> list[str]:
-        return self._wiring.layer_names
-
-    @property
-    def _blob_names(self) -> list[str]:
-        return list(self.blobs)
-
-    def _bottom_ids(self, index: int) -> list[int]:
-        return self._wiring.bottom_ids[index]
-
-    def _top_ids(self, index: int) -> list[int]:
-        return self._wiring.top_ids[index]
-
-    @property
-    def top_names(self) -> OrderedDict[str, list[str]]:
-        """{layer name: names of its tops}"""
-        return self._names(self._wiring.top_ids)
-
-    @property
-    def bottom_names(self) -> OrderedDict[str, list[str]]:
-        """{layer name: names of its bottoms}"""
-        return self._names(self._wiring.bottom_ids)
-
-    def _names(self, ids: list[list[int]]) -> OrderedDict[str, list[str]]:
-        names = self._wiring.blob_names
-        return OrderedDict(
-            (layer, [names[i] for i in ids[k]]) for k, layer in enumerate(self._wiring.layer_names)
-        )
-
-    @property
-    def blob_loss_weights(self) -> OrderedDict[str, float]:
-        """{blob name: its weight in the objective}"""
-        return OrderedDict(
-            (name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items()
-        )
 
     def __repr__(self) -> str:
         phase = "TRAIN" if self.phase == TRAIN else "TEST"

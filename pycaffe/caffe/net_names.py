@@ -1,0 +1,66 @@
+"""The original's names for what a net is made of; scripts and tools read them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from .blob import Blob
+from .net_wiring import Wiring
+
+
+class NetNames:
+    """Part of Net. Indices count the blobs and layers in the order in which they were made."""
+
+    _wiring: Wiring
+    blobs: OrderedDict[str, Blob]
+    inputs: list[str]
+    outputs: list[str]
+
+    @property
+    def _layer_names(self) -> list[str]:
+        return self._wiring.layer_names
+
+    @property
+    def _blob_names(self) -> list[str]:
+        return list(self.blobs)
+
+    @property
+    def _blobs(self) -> list[Blob]:
+        return list(self.blobs.values())
+
+    @property
+    def _inputs(self) -> list[int]:
+        return [self._wiring.blob_index[name] for name in self.inputs]
+
+    @property
+    def _outputs(self) -> list[int]:
+        return [self._wiring.blob_index[name] for name in self.outputs]
+
+    def _bottom_ids(self, index: int) -> list[int]:
+        return self._wiring.bottom_ids[index]
+
+    def _top_ids(self, index: int) -> list[int]:
+        return self._wiring.top_ids[index]
+
+    @property
+    def top_names(self) -> OrderedDict[str, list[str]]:
+        """{layer name: names of its tops}"""
+        return self._names(self._wiring.top_ids)
+
+    @property
+    def bottom_names(self) -> OrderedDict[str, list[str]]:
+        """{layer name: names of its bottoms}"""
+        return self._names(self._wiring.bottom_ids)
+
+    def _names(self, ids: list[list[int]]) -> OrderedDict[str, list[str]]:
+        names = self._wiring.blob_names
+        return OrderedDict(
+            (layer, [names[i] for i in ids[k]]) for k, layer in enumerate(self._wiring.layer_names)
+        )
+
+    @property
+    def blob_loss_weights(self) -> OrderedDict[str, float]:
+        """{blob name: its weight in the objective}"""
+        return OrderedDict(
+            (name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items()
+        )
