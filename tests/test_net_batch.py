@@ -1,4 +1,4 @@
-"""forward_all, forward_backward_all and set_input_arrays: any number of items through a net of fixed batch."""
+"""forward_all, forward_backward_all and set_input_arrays: any number of items in batches."""
 
 from __future__ import annotations
 

@@ -367,7 +367,7 @@ class Net(NetNames):
     def forward_backward_all(
         self, blobs: Iterable[str] | None = None, diffs: Iterable[str] | None = None, **kwargs: Any
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """forward and backward over any number of items. kwargs: arrays for inputs, and gradients for outputs.
+        """forward and backward over any number of items. kwargs: arrays for inputs, gradients for outputs.
 
         Returns ({blob name: data}, {blob name: diff}) as forward_all does: of the outputs and `blobs`, and of
         the inputs and `diffs`. The parameters' gradients add up over the batches.
@@ -375,8 +375,8 @@ class Net(NetNames):
         return net_batch.forward_backward_all(self, blobs, diffs, kwargs)
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Let the first layer, a MemoryData layer, read from these arrays: (n, C, H, W) and (n,), n a multiple
-        of its batch size. They are kept, not copied: later changes are seen. Raises NetError, DataError."""
+        """Let the first layer, a MemoryData layer, read from these arrays: (n, C, H, W) and (n,), n a
+        multiple of its batch size. They are kept, not copied: later changes are seen. Raises NetError, DataError."""
         net_batch.set_input_arrays(self, data, labels)
 
     def _check_names(self, names: Iterable[str]) -> None:
@@ -391,11 +391,12 @@ class Net(NetNames):
             return self._wiring.layer_names.index(name)
         except ValueError:
             raise NetError(
-                f"Unknown layer '{name}'{closest(name, self.layer_dict)} (layers: {', '.join(self.layer_dict)})"
+                f"Unknown layer '{name}'{closest(name, self.layer_dict)} "
+                f"(layers: {', '.join(self.layer_dict)})"
             ) from None
 
     def refresh_views(self) -> None:
-        """Bring arrays that users hold up to date, after parameters were changed elsewhere than on the host."""
+        """Bring arrays that users hold up to date, after parameters were changed elsewhere than there."""
         for mem in self._mems:
             mem.refresh_view()
 

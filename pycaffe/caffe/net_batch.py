@@ -46,7 +46,8 @@ def _check_all(which: str, arrays: Mapping[str, Any], names: list[str]) -> None:
             else "Top diff arguments do not match net outputs."
         )
         raise NetError(
-            f"{mismatch} Given: {', '.join(sorted(arrays)) or 'none'}; the net has: {', '.join(names) or 'none'}"
+            f"{mismatch} Given: {', '.join(sorted(arrays)) or 'none'}; "
+            f"the net has: {', '.join(names) or 'none'}"
         )
 
 
