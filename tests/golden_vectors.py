@@ -1,8 +1,4 @@
-"""Reads the recorded vectors of the original and compares with them (golden/PROVENANCE.md).
-
-A case is left out only while one of its layer types is not there yet: `NOT_YET` names those, and
-test_golden_coverage.py fails when that list and the truth differ.
-"""
+"""Reads the recorded vectors of the original and compares with them (golden/PROVENANCE.md)."""
 
 from __future__ import annotations
 
@@ -14,15 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from google.protobuf import text_format
-
-import caffe
-from caffe.proto import caffe_pb2
 
 GOLDEN = Path(__file__).parent / "golden"
-
-# Layer types of the original that are still to come. Remove a name when its layer lands.
-NOT_YET = frozenset({"HDF5Output", "ImageData", "MemoryData", "WindowData"})
 
 # Special in what is compared: tests of their own in test_golden_data.py.
 _BY_HAND = ("data/hdf5_output", "data/data_train_crop_mirror")
@@ -79,38 +68,8 @@ class Case:
 
     @property
     def prototxt(self) -> Path:
-        """The net that the record is about."""
-        if self.section == "nets":
-            return self.folder / "net.prototxt"
-        if self.section == "solvers":
-            return self.folder.parent / _solver_net(self.folder / "solver.prototxt")
-        return self.path.with_suffix(".prototxt")
-
-    @cached_property
-    def layer_types(self) -> frozenset[str]:
-        """The original's layer types that the case needs; none where its text is refused by the parser."""
-        net = caffe_pb2.NetParameter()
-        try:
-            text_format.Parse(self.prototxt.read_text(encoding="utf-8"), net)
-        except text_format.ParseError:
-            return frozenset()
-        return frozenset(layer.type for layer in net.layer) & original_layer_types()
-
-    @property
-    def missing(self) -> frozenset[str]:
-        """Why the case cannot run: layer types that nobody registered."""
-        return self.layer_types - frozenset(caffe.layer_type_list())
-
-
-def _solver_net(path: Path) -> str:
-    solver = caffe_pb2.SolverParameter()
-    text_format.Parse(path.read_text(encoding="utf-8"), solver)
-    return solver.net
-
-
-def original_layer_types() -> frozenset[str]:
-    """What the original's layer_type_list() held, less its Python type."""
-    return frozenset(api_record("misc")["types"])
+        """The net that the record is about (not for solvers)."""
+        return self.folder / "net.prototxt" if self.section == "nets" else self.path.with_suffix(".prototxt")
 
 
 def api_record(scenario: str) -> dict[str, Any]:
@@ -130,22 +89,10 @@ def _array(value: Any) -> Any:
     return value
 
 
-def all_cases(section: str) -> list[Case]:
-    """Every record of a section, runnable or not."""
-    found = [Case(section, path) for path in sorted(GOLDEN.glob(_SECTIONS[section]))]
-    if not found:
-        raise FileNotFoundError(f"no recorded vectors match {GOLDEN / _SECTIONS[section]}")
-    return [case for case in found if case.name not in _BY_HAND]
-
-
 def cases(section: str) -> list[Case]:
-    """The records of a section whose layer types are all there."""
-    return [case for case in all_cases(section) if not case.missing]
-
-
-def sections() -> list[str]:
-    """The names of the sections, for all_cases and cases."""
-    return list(_SECTIONS)
+    """Every record of a section."""
+    found = [Case(section, path) for path in sorted(GOLDEN.glob(_SECTIONS[section]))]
+    return [case for case in found if case.name not in _BY_HAND]
 
 
 def deviates(kind: str, case: Case) -> bool:
