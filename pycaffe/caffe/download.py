@@ -78,7 +78,7 @@ def download(
                 _from_mirror(file, mirror, target, progress or _silent, stall)
                 return target
             except _Unusable as error:
-                reasons.append(f"{mirror}{file.name}: {error}")
+                reasons.append(f"{mirror}{file.name}: {' '.join(str(error).split())}")
                 _log.warning("Cannot download %s", reasons[-1])
     except OSError as error:
         raise DataError(f"cannot write {error.filename or target}: {error.strerror or error}") from error
