@@ -376,7 +376,8 @@ class Net(NetNames):
 
     def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
         """Let the first layer, a MemoryData layer, read from these arrays: (n, C, H, W) and (n,), n a
-        multiple of its batch size. They are kept, not copied: later changes are seen. Raises NetError, DataError."""
+        multiple of its batch size. They are kept, not copied: later changes are seen.
+        Raises NetError, DataError."""
         net_batch.set_input_arrays(self, data, labels)
 
     def _check_names(self, names: Iterable[str]) -> None:
