@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ def write(path: Path, backend: str = "lmdb", count: int = COUNT, size: int = 0) 
     return str(path)
 
 
-def fill(records: list[Record], batch: Batch) -> None:
+def fill(records: Iterable[Record], batch: Batch) -> None:
     batch.reshape((1, 1, 1))
     batch.labels[:] = [int(value.rstrip(b"\0")) for _, value in records]
     batch.data[...] = batch.labels.reshape(-1, 1, 1, 1)
@@ -135,7 +135,7 @@ def test_a_batch_that_is_held_stays_as_it_is(source: tuple[str, str]) -> None:
 def test_memory_is_bounded_by_prefetch(source: tuple[str, str]) -> None:
     batches = set()
 
-    def note(records: list[Record], batch: Batch) -> None:
+    def note(records: Iterable[Record], batch: Batch) -> None:
         batches.add(id(batch))
         fill(records, batch)
 
@@ -178,7 +178,7 @@ def test_a_reader_that_a_reader_thread_collects_does_not_hang(tmp_path: Path) ->
     holder: list[object] = []
     forgotten, collected = threading.Event(), threading.Event()
 
-    def collect(records: list[Record], batch: Batch) -> None:
+    def collect(records: Iterable[Record], batch: Batch) -> None:
         fill(records, batch)
         if batch.first == 4:
             forgotten.wait(10)
@@ -206,7 +206,8 @@ def test_a_reader_that_a_reader_thread_collects_does_not_hang(tmp_path: Path) ->
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_fault_comes_after_the_batches_before_it_and_stays(source: tuple[str, str], threads: int) -> None:
-    def faulty(records: list[Record], batch: Batch) -> None:
+    def faulty(records: Iterable[Record], batch: Batch) -> None:
+        records = list(records)
         if (b"00005", b"5") in records:
             raise DataError("record 5 is bad")
         time.sleep(0.002 * (batch.first == 2))  # the batch before the fault is the last to be ready
@@ -224,7 +225,7 @@ def test_a_fault_comes_after_the_batches_before_it_and_stays(source: tuple[str, 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(3), MemoryError()])
 def test_a_reader_thread_that_dies_says_why(source: tuple[str, str], error: BaseException) -> None:
-    def dies(records: list[Record], batch: Batch) -> None:
+    def dies(records: Iterable[Record], batch: Batch) -> None:
         raise error
 
     reader = DataReader(*source, 2, dies)

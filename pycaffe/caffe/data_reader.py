@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .db import DB, Cursor, open_db
 from .errors import DataError
 from .prefetch import Batch as Batch
@@ -76,16 +78,15 @@ class _Records(Source):
             self._place = self._epoch_start = start - ahead
         self._advance(start - self._place)
 
-    def read(self, batch: Batch) -> list[Record]:
-        cursor, records = self._cursor, []
+    def read(self, batch: Batch) -> Iterator[Record]:
+        cursor = self._cursor
         batch.first, batch.epoch = self._place, self._epoch
         for _ in range(self._batch_size):
-            records.append((cursor.key(), cursor.value()))
+            yield cursor.key(), cursor.value()
             batch.last = self._place
             self._advance(self._num_ranks)
         self._db.check()
         batch.position = self._place - self._rank
-        return records
 
     def _advance(self, count: int) -> None:
         """Move the cursor on in the endless stream."""

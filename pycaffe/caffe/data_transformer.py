@@ -115,10 +115,15 @@ class DataTransformer:
         return channels_first(image)
 
     @staticmethod
+    def is_small(datum: Datum) -> bool:
+        """Is it worth while to gather images like this one?"""
+        return not datum.encoded and 0 < len(datum.data) <= _SMALL_IMAGE
+
+    @staticmethod
     def gather(datums: Sequence[Datum]) -> np.ndarray | None:
-        """The images of a batch as one array (N, C, H, W), where they are raw, small and alike."""
+        """The images of a batch as one array (N, C, H, W); None unless all are raw and of one size."""
         first = datums[0]
-        if not 0 < len(first.data) <= _SMALL_IMAGE or any(d.encoded or d[:3] != first[:3] for d in datums):
+        if any(d.encoded or d[:3] != first[:3] for d in datums):
             return None
         data = b"".join([d.data for d in datums])
         shape = (len(datums), first.channels, first.height, first.width)

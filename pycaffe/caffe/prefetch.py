@@ -13,7 +13,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,8 +55,9 @@ class Source(ABC):
         """Let the next batch begin at this place. Nothing reads meanwhile."""
 
     @abstractmethod
-    def read(self, batch: Batch) -> Any:
-        """The items of the next batch; sets its first, last, position and epoch. One thread at a time."""
+    def read(self, batch: Batch) -> Iterable[Any]:
+        """The items of the next batch; sets its first and epoch before they are taken, its last and position
+        when all have been. One thread at a time."""
 
     @abstractmethod
     def close(self) -> None:
@@ -89,7 +90,8 @@ class Places(Source):
         """There is nothing to release."""
 
 
-# fill(items, batch): make what a source read into batch.data and batch.labels.
+# fill(items, batch): make all that a source reads into batch.data and batch.labels. items may be an iterator
+# that reads as it goes, so that one item at a time is in memory.
 Fill = Callable[[Any, Batch], None]
 
 
@@ -166,8 +168,9 @@ class Prefetcher:
             raise DataError(f"the reader of {self._shared.about} is closed")
 
     def _start(self) -> None:
-        self._shared.restart(self._position, self._prefetch)
-        for i in range(min(self.threads, self._prefetch)):
+        threads = min(self.threads, self._prefetch)
+        self._shared.restart(self._position, self._prefetch, threads)
+        for i in range(threads):
             # The target knows what is shared, not the prefetcher: a thread must not keep it alive.
             thread = threading.Thread(target=self._shared.work, name=f"caffe data reader {i}", daemon=True)
             thread.start()
@@ -183,7 +186,7 @@ class _Shared:
         self._pid = os.getpid()
         self.changed = threading.Condition()
         self._reading = threading.Lock()  # held while items are read, so that batches keep their order
-        self._stopped = self._closed = False
+        self._stopped = self._closed = self._alone = False
         self._free: deque[Batch] = deque()
         self._lent: set[Batch] = set()
         self._ready: dict[int, Batch | BaseException] = {}  # by number of the batch since the start
@@ -198,9 +201,10 @@ class _Shared:
 
     # -- the owner's side ---------------------------------------------------------------------------
 
-    def restart(self, position: int, prefetch: int) -> None:
+    def restart(self, position: int, prefetch: int, threads: int) -> None:
         """Begin at this place of the stream, with no batch ready. No thread may be running."""
         self._stopped = False
+        self._alone = threads == 1
         self._free = deque(Batch(self.batch_size) for _ in range(prefetch))
         self._lent, self._ready = set(), {}
         self._given = self._read = 0
@@ -257,7 +261,12 @@ class _Shared:
                         return
                     number, self._read = self._read, self._read + 1
                     items = self.source.read(batch)
-                self.fill(items, batch)
+                    if self._alone:
+                        self.fill(items, batch)
+                    elif not isinstance(items, Sequence):
+                        items = list(items)
+                if not self._alone:
+                    self.fill(items, batch)
                 self._publish(number, batch)
             except BaseException as error:  # it goes to the thread that waits for the batch
                 self._publish(number, error)

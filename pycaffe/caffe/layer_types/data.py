@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -85,36 +86,43 @@ class _Fill:
         except DataError as error:
             raise DataError(f"record {key!r}: {error}") from error
 
-    def __call__(self, records: list[Record], batch: Batch) -> None:
-        def name(i: int) -> str:
-            return f"record {records[i][0]!r}"
+    def __call__(self, records: Iterable[Record], batch: Batch) -> None:
+        transformer = self.transformer
+        keys: list[bytes] = []
 
-        transformer, parse = self.transformer, self._parser.parse
-        datums: list[Datum] = []
+        def name(i: int) -> str:
+            return f"record {keys[i]!r}"
+
+        datums = self._datums(records, keys, batch.labels)
+        known = [next(datums)]
+        gathered = None
+        if transformer.is_small(known[0]):
+            known += datums
+            gathered = transformer.gather(known)
+        images = iter(gathered) if gathered is not None else self._images(chain(known, datums), name)
+        first = next(images)
         try:
-            for _, value in records:
-                datums.append(parse(value))
-        except DataError as error:
-            raise DataError(f"{name(len(datums))}: {error}") from error
-        images = transformer.gather(datums)
-        try:
-            first = transformer.image(datums[0]) if images is None else images[0]
             batch.reshape(transformer.output_shape(first.shape))
         except DataError as error:
             raise DataError(f"{name(0)}: {error}") from error
-        words = self.draws.words(batch.first, len(records), 3) if transformer.needs_random else None
-        if images is None:
-            transformer.transform_batch(self._images(first, datums, name), batch.data, words, name)
-        else:
-            transformer.transform_batch(images, batch.data, words, name)
-        batch.labels[:] = [d.label for d in datums]
+        words = self.draws.words(batch.first, len(batch.labels), 3) if transformer.needs_random else None
+        all_images = chain([first], images) if gathered is None else gathered
+        transformer.transform_batch(all_images, batch.data, words, name)
 
-    def _images(
-        self, first: np.ndarray, datums: list[Datum], name: Callable[[int], str]
-    ) -> Iterator[np.ndarray]:
+    def _datums(self, records: Iterable[Record], keys: list[bytes], labels: np.ndarray) -> Iterator[Datum]:
+        """Each record, parsed when its turn comes; notes its key and label."""
+        for i, (key, value) in enumerate(records):
+            keys.append(key)
+            try:
+                datum = self._parser.parse(value)
+            except DataError as error:
+                raise DataError(f"record {key!r}: {error}") from error
+            labels[i] = datum.label
+            yield datum
+
+    def _images(self, datums: Iterable[Datum], name: Callable[[int], str]) -> Iterator[np.ndarray]:
         """Each image, decoded when its turn comes."""
-        yield first
-        for i, datum in enumerate(datums[1:], 1):
+        for i, datum in enumerate(datums):
             try:
                 image = self.transformer.image(datum)
             except DataError as error:
