@@ -21,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
-import harness
 import lmdb
 import numpy as np
 from google.protobuf import text_format
 
 import caffe
+import harness
 from caffe.db import open_db
 from caffe.proto import caffe_pb2
 

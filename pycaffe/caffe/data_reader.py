@@ -39,11 +39,6 @@ class DataReader(Prefetcher):
         self._records = _Records(open_db(source, backend), batch_size, rank, num_ranks)
         super().__init__(self._records, fill, batch_size, prefetch=prefetch, threads=threads, position=skip)
 
-    @property
-    def entries(self) -> int | None:
-        """Number of records in the database; None where it is not known before all have been read."""
-        return self._records.entries
-
     def first_record(self) -> Record:
         """The database's first record, for shapes."""
         self.check()

@@ -46,9 +46,11 @@ class Batch:
 
 
 class Source(ABC):
-    """An endless stream of items. about: how errors begin, e.g. "LMDB 'train_lmdb'"."""
+    """An endless stream of items. about: how errors begin, e.g. "LMDB 'train_lmdb'". entries: how many
+    items it repeats; None while that is not known."""
 
     about: str = ""
+    entries: int | None = None
 
     @abstractmethod
     def seek(self, position: int) -> None:
@@ -71,7 +73,7 @@ class Places(Source):
     """
 
     def __init__(self, about: str, entries: int, batch_size: int, rank: int = 0, num_ranks: int = 1):
-        self.about, self.entries = about, entries
+        self.about, self.entries, self._count = about, entries, entries
         self._batch_size, self._rank, self._num_ranks = batch_size, rank, num_ranks
         self._position = 0
 
@@ -83,7 +85,7 @@ class Places(Source):
         self._position += self._batch_size * self._num_ranks
         places = range(first, self._position + self._rank, self._num_ranks)
         batch.first, batch.last, batch.position = first, places[-1], self._position
-        batch.epoch = first // self.entries
+        batch.epoch = first // self._count
         return places
 
     def close(self) -> None:
@@ -127,6 +129,11 @@ class Prefetcher:
         self._workers: list[threading.Thread] = []
         self._position = position
         self._close = weakref.finalize(self, _Shared.close, self._shared, self._workers)
+
+    @property
+    def entries(self) -> int | None:
+        """How many items the source repeats; None while that is not known."""
+        return self._shared.source.entries
 
     @property
     def position(self) -> int:

@@ -91,8 +91,8 @@ class PrefetchingLayer(Layer):
 
     @property
     def entries(self) -> int | None:
-        """How many different items the stream repeats; None where that is not known yet."""
-        raise NotImplementedError
+        """How many different items the stream repeats; None while that is not known."""
+        return self._reader.entries
 
     def seek(self, position: int) -> None:
         """Go on from this place, with the random numbers of the net's present seed."""

@@ -38,15 +38,13 @@ class DataLayer(PrefetchingLayer):
     Source: Caffe's DataLayer.
     """
 
-    _reader: DataReader
-
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.data_param
         self.check_positive(param, "data_param", "batch_size", "prefetch")
         try:
             transformer = DataTransformer(self.layer_param.transform_param, self.phase)
             self._fill = _Fill(transformer, Draws(self.run.seed, self.name))
-            self._reader = DataReader(
+            self._reader = reader = DataReader(
                 resolve_source(param.source),
                 param.backend,
                 param.batch_size,
@@ -55,18 +53,14 @@ class DataLayer(PrefetchingLayer):
                 skip=self.first_skip(param.rand_skip),
                 **self.share(),
             )
-            datum, self._shape = self._fill.look_at(self._reader.first_record(), param.batch_size)
+            datum, self._shape = self._fill.look_at(reader.first_record(), param.batch_size)
             if datum.encoded:  # decoding takes long, and lets other threads run
-                self._reader.threads = self.run.threads
+                reader.threads = self.run.threads
         except DataError as error:
             raise self.named(error) from error
 
     def reseed(self) -> None:
         self._fill.draws = Draws(self.run.seed, self.name)
-
-    @property
-    def entries(self) -> int | None:
-        return self._reader.entries
 
 
 class _Fill:

@@ -87,11 +87,7 @@ class ImageDataLayer(PrefetchingLayer):
 
     def reseed(self) -> None:
         self._fill.draws = Draws(self.run.seed, self.name)
-        self._fill.order = self._order(self.entries)
-
-    @property
-    def entries(self) -> int:
-        return len(self._fill.images)
+        self._fill.order = self._order(len(self._fill.images))
 
 
 class _Order:
