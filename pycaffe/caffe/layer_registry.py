@@ -7,7 +7,6 @@ point group `caffe.layers`, name = layer type, value = "module:Class".
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from .errors import LayerError, UnknownLayerError, closest
@@ -72,6 +71,8 @@ def unregister_layer(type: str) -> None:
 def _entry_points() -> dict[str, Any]:
     global _plugins
     if _plugins is None:
+        from importlib.metadata import entry_points  # costs as much as the rest of the package together
+
         _plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     return _plugins
 
