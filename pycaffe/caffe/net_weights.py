@@ -56,15 +56,15 @@ class Source:
 Layers = Sequence[tuple[str, Mapping[int, Source]]]
 
 
-def copy_from(net: Net, source: str | Path | caffe_pb2.NetParameter) -> None:
-    """Copy parameters by layer name from a .caffemodel or .h5 (told apart by content) or a NetParameter.
+def copy_from(net: Net, source: str | Path | caffe_pb2.NetParameter) -> list[str]:
+    """Copy parameters by layer name from a .caffemodel or .h5 (told apart by content) or a NetParameter;
+    returns the names of the layers whose parameters are not in it.
 
     Raises WeightsError, before anything is copied, when a layer's parameters do not fit, and for a file that
     is not there, damaged, or without weights.
     """
     if isinstance(source, caffe_pb2.NetParameter):
-        _copy(net, _from_message(source), "the NetParameter")
-        return
+        return _copy(net, _from_message(source), "the NetParameter")
     path = str(source)
     try:
         with open(path, "rb") as file:
@@ -72,8 +72,7 @@ def copy_from(net: Net, source: str | Path | caffe_pb2.NetParameter) -> None:
     except OSError as error:
         raise WeightsError(f"Couldn't open {path}: {error.strerror}") from error
     if magic == _HDF5_MAGIC:
-        load_hdf5(net, path)
-        return
+        return load_hdf5(net, path)
     try:
         param, arrays = read_net_binary(path)
     except ProtoError as error:
@@ -81,10 +80,10 @@ def copy_from(net: Net, source: str | Path | caffe_pb2.NetParameter) -> None:
     upgrade_net(param, path)
     if not param.layer:
         raise WeightsError(f"{path} holds no layers, so no weights; a .caffemodel is wanted")
-    _copy(net, _from_wire(param, arrays, path), path)
+    return _copy(net, _from_wire(param, arrays, path), path)
 
 
-def load_hdf5(net: Net, path: str | Path) -> None:
+def load_hdf5(net: Net, path: str | Path) -> list[str]:
     """As copy_from, for the HDF5 that save_hdf5 (or the original) wrote."""
     try:
         file = h5py.File(path, "r")
@@ -95,7 +94,7 @@ def load_hdf5(net: Net, path: str | Path) -> None:
         if not isinstance(data, h5py.Group):
             raise WeightsError(f"{path} is an HDF5 file without a group 'data': it holds no weights of a net")
         try:
-            _copy(net, _from_hdf5(data, str(path)), str(path), hdf5=True)
+            return _copy(net, _from_hdf5(data, str(path)), str(path), hdf5=True)
         except (OSError, RuntimeError) as error:
             raise WeightsError(f"{path} is damaged: {error}") from error
 
@@ -155,7 +154,7 @@ def _source(values: np.ndarray, blob: caffe_pb2.BlobProto, layer: str, j: int, p
     return Source(shape, values, not blob.HasField("shape"))
 
 
-def _copy(net: Net, layers: Layers, path: str, hdf5: bool = False) -> None:
+def _copy(net: Net, layers: Layers, path: str, hdf5: bool = False) -> list[str]:
     plan: list[tuple[Blob, Source]] = []
     copied: dict[int, tuple[str, int]] = {}
     owners = {id(p.blob) for p in net.learnable}
@@ -181,7 +180,7 @@ def _copy(net: Net, layers: Layers, path: str, hdf5: bool = False) -> None:
     for blob, source in plan:
         source.copy_to(blob.overwrite_cpu_data())
     net.refresh_views()
-    _report(net, layers, copied, path)
+    return _report(net, layers, copied, path)
 
 
 def _mismatch(net: Net, name: str, j: int, source: Source, blob: Blob, path: str) -> WeightsError:
@@ -194,8 +193,8 @@ def _mismatch(net: Net, name: str, j: int, source: Source, blob: Blob, path: str
     )
 
 
-def _report(net: Net, layers: Layers, copied: Mapping[int, tuple[str, int]], path: str) -> None:
-    """One line for each layer with parameters; what was ignored has been said."""
+def _report(net: Net, layers: Layers, copied: Mapping[int, tuple[str, int]], path: str) -> list[str]:
+    """One line for each layer with parameters; what was ignored has been said. Returns who got none."""
     fresh = []
     for layer in net.layers:
         if id(layer) in copied:
@@ -206,6 +205,7 @@ def _report(net: Net, layers: Layers, copied: Mapping[int, tuple[str, int]], pat
     if fresh and not copied:
         near = [name + closest(name, [source for source, _ in layers], 1) for name in fresh[:3]]
         log.warning("No layer of %s has a name of this net: nothing was copied (%s)", path, ", ".join(near))
+    return fresh
 
 
 def _pairs(net: Net, layers: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T, Layer | None]]:

@@ -158,7 +158,10 @@ def restore(solver: Solver, path: str) -> None:
     resume, why = _read_resume(state, path)
     _check(solver, state, path, resume.solver_type if resume else "")
     if state.learned_net:
-        solver.net.copy_from(_find_model(state.learned_net, path))
+        model = _find_model(state.learned_net, path)
+        missing = net_weights.copy_from(solver.net, model)
+        if missing:
+            log.warning("%s lacks the parameters of %s, which stay as they are", model, ", ".join(missing))
     solver.iter, solver.current_step = state.iteration, state.current_step
     log.info("%sSolver: restoring history", solver.type)
     for (_, values), blob in zip(state.history, solver.history, strict=True):

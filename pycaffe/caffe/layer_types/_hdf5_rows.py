@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import os
 from collections.abc import Sequence
 
@@ -23,37 +24,41 @@ _CLASSES = {"f": "H5T_FLOAT", "i": "H5T_INTEGER", "u": "H5T_INTEGER"}
 class Hdf5Rows:
     """names: the datasets. rows: how many each has. shapes: of one row, per dataset.
 
-    order: the order in which rows are taken, for shuffling; the file is then kept in memory whole.
+    order: the order in which rows are taken, for shuffling; the file is then kept in memory whole. The
+    file is open only while a block is read, so that others may rewrite it later.
     Raises DataError, naming the file and the dataset.
     """
 
     def __init__(self, path: str, names: Sequence[str]):
-        self.path = path
-        if not os.path.isfile(path):
-            raise DataError(
-                f"Failed opening HDF5 file: {path}: there is no such file. Paths in the list start at the "
-                f"working directory, {os.getcwd()}"
-            )
-        try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise DataError(f"Failed opening HDF5 file: {path}: {error}") from error
-        self._sets = [self._dataset(name) for name in names]
-        counts = [s.shape[0] for s in self._sets]
+        self.path, self._names = path, names
+        with self._open() as file:
+            sets = [self._dataset(file, name) for name in names]
+            counts = [s.shape[0] for s in sets]
+            self.shapes = [tuple(s.shape[1:]) for s in sets]
         self.rows: int = counts[0]
         if min(counts) != max(counts) or not self.rows:
             text = ", ".join(f"{name}: {n}" for name, n in zip(names, counts, strict=True))
             raise DataError(f"{path}: its datasets must have equally many rows, at least one, not {text}")
-        self.shapes = [tuple(s.shape[1:]) for s in self._sets]
         self.order: np.ndarray | None = None
         self._start = self._stop = 0
         self._blocks: list[np.ndarray] = []
 
-    def _dataset(self, name: str) -> h5py.Dataset:
-        found = self._file.get(name)
+    def _open(self) -> h5py.File:
+        if not os.path.isfile(self.path):
+            raise DataError(
+                f"Failed opening HDF5 file: {self.path}: there is no such file. Paths in the list start at "
+                f"the working directory, {os.getcwd()}"
+            )
+        try:
+            return h5py.File(self.path, "r")
+        except OSError as error:
+            raise DataError(f"Failed opening HDF5 file: {self.path}: {error}") from error
+
+    def _dataset(self, file: h5py.File, name: str) -> h5py.Dataset:
+        found = file.get(name)
         if not isinstance(found, h5py.Dataset):
             names: list[str] = []
-            self._file.visititems(lambda n, x: names.append(n) if isinstance(x, h5py.Dataset) else None)
+            file.visititems(lambda n, x: names.append(n) if isinstance(x, h5py.Dataset) else None)
             raise DataError(
                 f"{self.path}: Failed to find HDF5 dataset {name}; tops are datasets by name (there are: "
                 f"{', '.join(names) or 'none'})"
@@ -89,22 +94,26 @@ class Hdf5Rows:
     def _load(self, row: int) -> None:
         rows = self.rows
         if self.order is None:
-            widest = max(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+            widest = max(math.prod(shape) for shape in self.shapes)
             rows = min(rows, max(1, _BLOCK // (4 * max(1, widest))))
-        self._start = row - row % rows
-        self._stop = min(self.rows, self._start + rows)
+        start = row - row % rows
+        stop = min(self.rows, start + rows)
         if not self._blocks or len(self._blocks[0]) < rows:
             self._blocks = [np.empty((rows, *shape), np.float32) for shape in self.shapes]
-        try:
-            for dataset, block in zip(self._sets, self._blocks, strict=True):
-                count = self._stop - self._start
-                dataset.read_direct(block, np.s_[self._start : self._stop], np.s_[:count])
-        except OSError as error:
-            self._stop = self._start
-            raise DataError(f"{self.path}: its data cannot be read: {error}") from error
-
-    def close(self) -> None:
-        self._file.close()
+        self._start = self._stop = 0
+        with self._open() as file:
+            for name, shape, block in zip(self._names, self.shapes, self._blocks, strict=True):
+                dataset = self._dataset(file, name)
+                if dataset.shape != (self.rows, *shape):
+                    now = f"{dataset.shape}, it was {(self.rows, *shape)}"
+                    raise DataError(
+                        f"{self.path}: dataset {name} has another shape since it was opened: {now}"
+                    )
+                try:
+                    dataset.read_direct(block, np.s_[start:stop], np.s_[: stop - start])
+                except OSError as error:
+                    raise DataError(f"{self.path}: dataset {name} cannot be read: {error}") from error
+        self._start, self._stop = start, stop
 
 
 @functools.cache

@@ -100,8 +100,6 @@ class HDF5DataLayer(Layer):
             self._slot = 0
             self._epoch += 1
         self._file = None if len(self._paths) > 1 else self._shuffled(file)
-        if self._file is None:
-            file.close()
 
     def _open(self) -> Hdf5Rows:
         """The file of the present slot."""
@@ -135,9 +133,6 @@ class HDF5DataLayer(Layer):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._epoch, self._slot, self._row = state["epoch"], state["slot"], state["row"]
         self._wait = state["wait"] + self._rank
-        if self._file is not None:
-            self._file.close()
-            self._file = None
         try:
             if self._slot >= len(self._paths):
                 raise DataError(f"there were {self._slot + 1} files or more, and now {len(self._paths)}")
