@@ -186,6 +186,14 @@ class SyncedMem:
         self._only_fresh(key)
         return buffer
 
+    def exchange(self, place: Place, layout: Any, buffer: Any) -> Any:
+        """Give up the place's buffer in that layout, up to date, for another one, which the caller overwrites
+        wholly: so a layer that works in place keeps what it read without a copy."""
+        old = self.read_in(place, layout)
+        self._copies[place, layout] = buffer
+        self._only_fresh((place, layout))
+        return old
+
     def _only_fresh(self, key: tuple[Place, Any]) -> None:
         self.host_fresh = False
         if len(self._fresh) != 1 or key not in self._fresh:

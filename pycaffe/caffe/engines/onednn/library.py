@@ -70,6 +70,7 @@ class Library:
         self.call("dnnl_stream_create", ctypes.byref(self.stream), self.engine, 1)
         self.isa: int = self.dll.dnnl_get_effective_cpu_isa()
         self.channel_block = 16 if self.isa & 32 else 8
+        self.execute: Any = self.dll.dnnl_primitive_execute
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.dll, name)(*arguments)
@@ -78,20 +79,16 @@ class Library:
 
 
 _library: Library | None = None
-_forked = False
 
 
 def load() -> Library:
     """The library; loaded at the first call. Raises EngineError with what was tried and the cure."""
     global _library
-    if _forked:
-        raise ForkError(
-            "this process was forked after oneDNN had run, and its threads did not come along: use the 'spawn' start "
-            "method of multiprocessing, or threads, or build the first net in the child"
-        )
     if _library is None:
-        # OpenMP reads these once, when libgomp starts; a value that the user has set stays.
+        # OpenMP reads these once, when libgomp starts; a value that the user has set stays. A worker that spins
+        # for long after each primitive takes a core from whoever computes next.
         os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads()))
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         tried = []
         for path in _candidates():
             try:
@@ -112,8 +109,16 @@ def load() -> Library:
 
 
 def _after_fork() -> None:
-    global _forked
-    _forked = True
+    """OpenMP's threads do not come along into a forked child: running a primitive there would hang."""
+    if _library is not None:
+        _library.execute = _refuse
+
+
+def _refuse(*arguments: Any) -> int:
+    raise ForkError(
+        "this process was forked after oneDNN was loaded, and its threads did not come along: use the 'spawn' start "
+        "method of multiprocessing, or threads, or build the first net in the child"
+    )
 
 
 def _candidates() -> Iterator[str]:

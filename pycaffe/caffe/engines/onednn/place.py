@@ -6,23 +6,49 @@ itself (`Operand` decides). Reorders are counted, so that layouts that go back a
 
 from __future__ import annotations
 
+import math
+import threading
+import weakref
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
+from ...blob import Blob
 from ...synced_mem import SyncedMem
-from .primitives import Buffer, Memory, MemoryDesc, Primitive, plain, reorder
+from .primitives import DST, SRC, Buffer, Memory, MemoryDesc, Primitive, plain, reorder
 
 
 class OneDNNPlace:
-    """See synced_mem.Place."""
+    """See synced_mem.Place. counts: copies between layouts so far, by kind."""
 
     name = "onednn"
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._reorders: dict[tuple[MemoryDesc, MemoryDesc], Primitive] = {}
+        self._homes: weakref.WeakKeyDictionary[SyncedMem, MemoryDesc] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    # -- homes ------------------------------------------------------------------------------------
+
+    def home(self, blob: Blob) -> MemoryDesc:
+        """The layout in which whoever computes this blob leaves its data (and wants its diff)."""
+        home = self._homes.get(blob.data_mem)
+        return home if home is not None and home.shape == blob.shape else plain(blob.shape)
+
+    def settle(self, blob: Blob, home: MemoryDesc) -> None:
+        self._homes[blob.data_mem] = home
+
+    def alias_home(self, blob: Blob) -> MemoryDesc | None:
+        """The home of memory that this blob shares under another shape (Flatten, Reshape), or None."""
+        home = self._homes.get(blob.data_mem)
+        return (
+            home
+            if home is not None and home.shape != blob.shape and math.prod(home.shape) == blob.count
+            else None
+        )
+
+    # -- copies -----------------------------------------------------------------------------------
 
     def allocate(self, layout: MemoryDesc) -> Buffer:
         return Buffer(max(layout.nbytes, 4))
@@ -35,56 +61,56 @@ class OneDNNPlace:
         self.counts["to_host"] += 1
         self._reorder(layout, buffer.address, plain(layout.shape), host.ctypes.data)
 
-    def convert(self, source: Buffer, source_layout: MemoryDesc, target: Buffer, target_layout: MemoryDesc) -> bool:
+    def convert(
+        self, source: Buffer, source_layout: MemoryDesc, target: Buffer, target_layout: MemoryDesc
+    ) -> bool:
         if source_layout.shape != target_layout.shape:
             return False
         self.counts["reorder"] += 1
         self._reorder(source_layout, source.address, target_layout, target.address)
         return True
 
-    def _reorder(self, source: MemoryDesc, source_address: int, target: MemoryDesc, target_address: int) -> None:
+    def _reorder(
+        self, source: MemoryDesc, source_address: int, target: MemoryDesc, target_address: int
+    ) -> None:
         key = (source, target)
-        primitive = self._reorders.get(key)
-        if primitive is None:
-            primitive = self._reorders[key] = reorder(Memory(source), Memory(target))
-        memories = list(primitive.memories.values())
-        memories[0].point(source_address)
-        memories[1].point(target_address)
-        primitive()
+        with self._lock:
+            primitive = self._reorders.get(key)
+            if primitive is None:
+                primitive = self._reorders[key] = reorder(Memory(source), Memory(target))
+            primitive.memories[SRC].point(source_address)
+            primitive.memories[DST].point(target_address)
+            primitive()
 
 
 PLACE = OneDNNPlace()
 
 
 class Operand:
-    """One argument of a primitive: a SyncedMem in a layout, bound to the primitive's memory before each run.
+    """One argument of a primitive: a blob's data or diff in a layout, bound before each run.
 
-    mode: "read", "write" or "modify", as in SyncedMem.
+    mode: "read", "write" or "modify", as in SyncedMem. on_host: the layout is how the host's own array lies, seen
+    with other axes or strides. The blob is asked for its memory each time, since it may come to share another's.
     """
 
-    __slots__ = ("mem", "memory", "_mode", "_plain", "_host", "_last")
+    __slots__ = ("blob", "memory", "_which", "_mode", "_on_host", "_last")
 
-    def __init__(self, mem: SyncedMem, desc: MemoryDesc, mode: str):
-        self.mem, self.memory, self._mode = mem, Memory(desc), mode
-        self._plain = desc.plain
-        self._last: Any = None
-        self._host = {"read": mem.read, "write": mem.write, "modify": mem.modify}[mode]
+    def __init__(self, blob: Blob, which: str, desc: MemoryDesc, mode: str, on_host: bool = False):
+        self.blob, self.memory = blob, Memory(desc)
+        self._which = "data_mem" if which == "data" else "diff_mem"
+        self._on_host = on_host or desc.plain
+        self._mode = mode if self._on_host else f"{mode}_in"
+        self._last: object = None
 
     def bind(self) -> None:
-        """Make the values fresh in the layout and point the primitive at them."""
-        if self._plain:
-            host = self._host()
+        access = getattr(getattr(self.blob, self._which), self._mode)
+        if self._on_host:
+            host = access()
             if host is not self._last:
                 self._last = host
                 self.memory.point(host.ctypes.data)
-            return
-        mem, desc = self.mem, self.memory.desc
-        if self._mode == "read":
-            buffer = mem.read_in(PLACE, desc)
-        elif self._mode == "write":
-            buffer = mem.write_in(PLACE, desc)
         else:
-            buffer = mem.modify_in(PLACE, desc)
-        if buffer is not self._last:
-            self._last = buffer
-            self.memory.point(buffer.address)
+            buffer = access(PLACE, self.memory.desc)
+            if buffer is not self._last:
+                self._last = buffer
+                self.memory.point(buffer.address)

@@ -30,13 +30,26 @@ CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 1, 3
 POOLING_MAX, POOLING_AVG_INCLUDE, POOLING_AVG_EXCLUDE = 511, 767, 1023
 LRN_ACROSS, LRN_WITHIN = 2815, 3071
 SOFTMAX_ACCURATE = 196608
-RELU, TANH, ELU, LOGISTIC, LINEAR = 32, 47, 63, 168, 96
-RELU_DST, TANH_DST, ELU_DST, LOGISTIC_DST = 256, 257, 258, 259
-BINARY_ADD, BINARY_MUL, BINARY_MAX = 131056, 131057, 131058
+RELU, TANH, ELU, ABS, LINEAR, SOFT_RELU, LOGISTIC, SWISH = 32, 33, 34, 36, 38, 39, 41, 44
+RELU_DST, TANH_DST, ELU_DST, LOGISTIC_DST = 256, 257, 258, 260
+BINARY_ADD, BINARY_MUL = 131056, 131057
+# Flags of batch normalisation.
+USE_GLOBAL_STATS, USE_SCALE, USE_SHIFT, FUSE_RELU = 1, 2, 4, 8
 # Queries.
-_QUERY_NDIMS, _QUERY_DIMS, _QUERY_TYPE, _QUERY_PADDED, _QUERY_STRIDES = 256, 257, 258, 260, 14
+_QUERY_NDIMS, _QUERY_DIMS, _QUERY_TYPE, _QUERY_OFFSET, _QUERY_PADDED, _QUERY_STRIDES = (
+    256,
+    257,
+    258,
+    259,
+    260,
+    14,
+)
 _QUERY_BLOCKS, _QUERY_BLOCK_SIZES, _QUERY_BLOCK_AXES, _QUERY_IMPL = 263, 264, 265, 8
-SRC_MD, DIFF_SRC_MD, WEIGHTS_MD, DIFF_WEIGHTS_MD, DST_MD, DIFF_DST_MD, WORKSPACE_MD, SCRATCHPAD_MD = range(129, 137)
+SRC_MD, DIFF_SRC_MD, WEIGHTS_MD, DIFF_WEIGHTS_MD, DST_MD, DIFF_DST_MD, WORKSPACE_MD, SCRATCHPAD_MD = range(
+    129, 137
+)
+
+_SCRATCHPAD_USER = 1
 
 _DIMS = c.c_int64 * 12
 
@@ -49,6 +62,11 @@ class Argument(c.Structure):
 
 def dims(values: Sequence[int]) -> Any:
     return _DIMS(*values)
+
+
+def post_operand(k: int) -> int:
+    """Argument of execute for the second operand of the k-th post-operation."""
+    return 16384 * (k + 1) | SRC_1
 
 
 class MemoryDesc:
@@ -88,11 +106,9 @@ class MemoryDesc:
         desc._library, desc.key = library, key
         desc.shape, desc.padded, desc.strides = key[1], key[2], key[3]
         desc.nbytes = _size(library, desc.handle)
-        dense, stride = True, 1
-        for n, s in zip(reversed(desc.shape), reversed(desc.strides), strict=True):
-            dense &= n == 1 or s == stride
-            stride *= n
-        desc.plain = dense and not key[4] and key[0] == F32
+        desc.plain = (
+            key[0] == F32 and key[5] == 0 and _in_c_order(desc.shape, desc.strides, desc.padded, key[4])
+        )
         cls._interned[key] = desc
         return desc
 
@@ -109,6 +125,26 @@ class MemoryDesc:
         order = sorted(range(len(self.shape)), key=lambda k: -self.strides[k])
         letters = "".join(chr(65 + k) if k in axes else chr(97 + k) for k in order)
         return letters + "".join(f"{size}{chr(97 + axis)}" for axis, size in self.key[4])
+
+
+def _in_c_order(
+    shape: Sequence[int], strides: Sequence[int], padded: Sequence[int], blocks: Sequence[tuple[int, int]]
+) -> bool:
+    """Do elements lie as in C order? Blocked channels do where they are whole blocks and no axis follows them."""
+    stride = 1
+    if blocks:
+        (axis, size), *more = blocks
+        if more or tuple(shape) != tuple(padded) or any(n != 1 for n in shape[axis + 1 :]):
+            return False
+        if strides[axis] != size and shape[axis] != size:
+            return False
+        stride = shape[axis]
+        shape, strides = shape[:axis], strides[:axis]
+    for n, step in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and step != stride:
+            return False
+        stride *= n
+    return True
 
 
 def _size(library: Library, handle: Any) -> int:
@@ -130,10 +166,23 @@ def _describe(library: Library, handle: Any) -> tuple:
 
     n, kind = integer(_QUERY_NDIMS), integer(_QUERY_TYPE)
     if n == 0:
-        return (kind, (), (), (), ())
+        return (kind, (), (), (), (), 0)
     blocks = integer(_QUERY_BLOCKS)
-    inner = tuple(zip(array(_QUERY_BLOCK_AXES, blocks), array(_QUERY_BLOCK_SIZES, blocks), strict=True)) if blocks else ()
-    return (kind, array(_QUERY_DIMS, n), array(_QUERY_PADDED, n), array(_QUERY_STRIDES, n), inner)
+    inner = (
+        tuple(zip(array(_QUERY_BLOCK_AXES, blocks), array(_QUERY_BLOCK_SIZES, blocks), strict=True))
+        if blocks
+        else ()
+    )
+    offset = c.c_int64()
+    library.call("dnnl_memory_desc_query", handle, _QUERY_OFFSET, c.byref(offset))
+    return (
+        kind,
+        array(_QUERY_DIMS, n),
+        array(_QUERY_PADDED, n),
+        array(_QUERY_STRIDES, n),
+        inner,
+        offset.value,
+    )
 
 
 class AnyDesc:
@@ -144,7 +193,9 @@ class AnyDesc:
     def __init__(self, shape: Sequence[int]):
         self._library = load()
         self.handle, self.shape = c.c_void_p(), tuple(shape)
-        self._library.call("dnnl_memory_desc_create_with_tag", c.byref(self.handle), len(shape), dims(shape), F32, ANY)
+        self._library.call(
+            "dnnl_memory_desc_create_with_tag", c.byref(self.handle), len(shape), dims(shape), F32, ANY
+        )
 
     def __del__(self) -> None:
         if self.handle:
@@ -154,7 +205,9 @@ class AnyDesc:
 def strided(shape: Sequence[int], strides: Sequence[int], kind: int = F32) -> MemoryDesc:
     """Layout with these strides, in elements."""
     handle = c.c_void_p()
-    load().call("dnnl_memory_desc_create_with_strides", c.byref(handle), len(shape), dims(shape), kind, dims(strides))
+    load().call(
+        "dnnl_memory_desc_create_with_strides", c.byref(handle), len(shape), dims(shape), kind, dims(strides)
+    )
     return MemoryDesc.of(handle, owned=True)
 
 
@@ -186,7 +239,9 @@ def blocked(shape: Sequence[int]) -> MemoryDesc:
 def submemory(parent: MemoryDesc, shape: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
     """A region of parent's memory. Raises OneDNNError when it does not start at a block."""
     handle = c.c_void_p()
-    load().call("dnnl_memory_desc_create_submemory", c.byref(handle), parent.handle, dims(shape), dims(offsets))
+    load().call(
+        "dnnl_memory_desc_create_submemory", c.byref(handle), parent.handle, dims(shape), dims(offsets)
+    )
     return MemoryDesc.of(handle, owned=True)
 
 
@@ -217,14 +272,18 @@ class Buffer:
 class Memory:
     """dnnl_memory: a layout bound to an address that may change between executions."""
 
-    __slots__ = ("desc", "handle", "address", "_library", "keep")
+    __slots__ = ("desc", "handle", "address", "keep", "_library", "__weakref__")
 
     def __init__(self, desc: MemoryDesc, buffer: Buffer | None = None):
         self._library, self.desc, self.keep = load(), desc, buffer
         self.address = buffer.address if buffer is not None else 0
         self.handle = c.c_void_p()
         self._library.call(
-            "dnnl_memory_create", c.byref(self.handle), desc.handle, self._library.engine, c.c_void_p(self.address)
+            "dnnl_memory_create",
+            c.byref(self.handle),
+            desc.handle,
+            self._library.engine,
+            c.c_void_p(self.address),
         )
 
     def point(self, address: int) -> None:
@@ -238,25 +297,33 @@ class Memory:
 
 
 class Attributes:
-    """Post-operations and scratchpad mode of a primitive."""
+    """Post-operations of a primitive. Scratch memory is always the caller's: oneDNN's own belongs to one thread."""
 
     __slots__ = ("handle", "_library")
 
     def __init__(self, post: Sequence[tuple] = ()):
-        """post: ("sum",) or ("eltwise", algorithm, alpha, beta) in order."""
+        """post: ("sum",), ("eltwise", algorithm, alpha, beta) or ("binary", algorithm, layout) in order."""
         self._library = library = load()
         self.handle = c.c_void_p()
         library.call("dnnl_primitive_attr_create", c.byref(self.handle))
+        library.call("dnnl_primitive_attr_set_scratchpad_mode", self.handle, _SCRATCHPAD_USER)
         if post:
             operations = c.c_void_p()
             library.call("dnnl_post_ops_create", c.byref(operations))
             for kind, *rest in post:
                 if kind == "sum":
                     library.call("dnnl_post_ops_append_sum", operations, c.c_float(1.0), c.c_int32(0), 0)
+                elif kind == "binary":
+                    algorithm, layout = rest
+                    library.call("dnnl_post_ops_append_binary", operations, algorithm, layout.handle)
                 else:
                     algorithm, alpha, beta = rest
                     library.call(
-                        "dnnl_post_ops_append_eltwise", operations, algorithm, c.c_float(alpha), c.c_float(beta)
+                        "dnnl_post_ops_append_eltwise",
+                        operations,
+                        algorithm,
+                        c.c_float(alpha),
+                        c.c_float(beta),
                     )
             library.call("dnnl_primitive_attr_set_post_ops", self.handle, operations)
             library.dll.dnnl_post_ops_destroy(operations)
@@ -271,6 +338,8 @@ def _argument(value: Any) -> Any:
         return c.c_float(value)
     if value is None:
         return c.c_void_p(None)
+    if type(value) is int:
+        return value
     handle = getattr(value, "handle", value)
     return handle
 
@@ -290,6 +359,40 @@ class PrimitiveDesc:
         self.handle, self._keep = c.c_void_p(), arguments
         call = [_argument(a) for a in arguments]
         library.call(f"dnnl_{kind}_primitive_desc_create", c.byref(self.handle), library.engine, *call)
+
+    @classmethod
+    def of_many(
+        cls,
+        kind: str,
+        target: MemoryDesc | None,
+        sources: Sequence[MemoryDesc],
+        numbers: Sequence[float] | int,
+        attributes: Attributes,
+    ) -> PrimitiveDesc:
+        """Kinds with a variable number of sources: "sum" with factors as numbers, "concat" with an axis."""
+        n = len(sources)
+        handles = (c.c_void_p * n)(*(s.handle.value for s in sources))
+        if isinstance(numbers, int):
+            return cls(kind, target, n, numbers, handles, attributes)
+        return cls(kind, target, n, (c.c_float * n)(*numbers), handles, attributes)
+
+    @classmethod
+    def reorder(
+        cls, source: MemoryDesc, target: MemoryDesc, attributes: Attributes | None = None
+    ) -> PrimitiveDesc:
+        library = load()
+        desc = cls.__new__(cls)
+        desc._library, desc._keep, desc.handle = library, (source, target, attributes), c.c_void_p()
+        library.call(
+            "dnnl_reorder_primitive_desc_create",
+            c.byref(desc.handle),
+            source.handle,
+            library.engine,
+            target.handle,
+            library.engine,
+            _argument(attributes),
+        )
+        return desc
 
     def desc(self, what: int, index: int = 0) -> MemoryDesc:
         """The layout that the primitive chose for one of its arguments."""
@@ -315,19 +418,20 @@ class Primitive:
     memories: {argument index: Memory}. Their addresses may be changed between calls with `point`.
     """
 
-    __slots__ = ("desc", "handle", "memories", "_library", "_execute", "_call", "_arguments")
+    __slots__ = ("desc", "handle", "memories", "_library", "_call", "_arguments")
 
     def __init__(self, desc: PrimitiveDesc, memories: dict[int, Memory]):
         self._library = library = load()
         self.desc, self.memories = desc, memories
         self.handle = c.c_void_p()
         library.call("dnnl_primitive_create", c.byref(self.handle), desc.handle)
-        self._arguments = (Argument * len(memories))(*(Argument(k, m.handle.value) for k, m in memories.items()))
-        self._execute = library.dll.dnnl_primitive_execute
+        self._arguments = (Argument * len(memories))(
+            *(Argument(k, m.handle.value) for k, m in memories.items())
+        )
         self._call = (self.handle, library.stream, len(memories), self._arguments)
 
     def __call__(self) -> None:
-        status = self._execute(*self._call)
+        status = self._library.execute(*self._call)
         if status:
             raise OneDNNError("dnnl_primitive_execute", status)
         if self._library.waits:
@@ -339,17 +443,5 @@ class Primitive:
 
 
 def reorder(source: Memory, target: Memory) -> Primitive:
-    """The primitive that copies source into target's layout."""
-    library = load()
-    desc = PrimitiveDesc.__new__(PrimitiveDesc)
-    desc._library, desc._keep, desc.handle = library, (source, target), c.c_void_p()
-    library.call(
-        "dnnl_reorder_primitive_desc_create",
-        c.byref(desc.handle),
-        source.desc.handle,
-        library.engine,
-        target.desc.handle,
-        library.engine,
-        c.c_void_p(None),
-    )
-    return Primitive(desc, {SRC: source, DST: target})
+    """The primitive that copies source into target's layout; needs no scratch memory of the caller's."""
+    return Primitive(PrimitiveDesc.reorder(source.desc, target.desc), {SRC: source, DST: target})

@@ -1,0 +1,232 @@
+"""Where the GPU's arrays live: device memory in C order, from a pool; and the copies to and from the host.
+
+A layout is the number of elements. All copies and kernels run on one stream, so that memory which one kernel has done with
+may be given to the next at once. Host arrays that are copied again and again are pinned, which doubles the speed of a copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from ...blob import Blob
+from ...errors import EngineError
+from ...execution import memory_text
+from ...synced_mem import SyncedMem
+from . import driver
+
+# Sizes are rounded up to this, so that blobs of about one size share memory.
+ROUNDING = 512
+# Host arrays below this are not worth pinning, which takes a system call.
+PINNED = 1 << 20
+
+
+class Pool:
+    """Device memory that is kept for the next user of its size when freed.
+
+    rounding: see ROUNDING. limit: bytes kept; what exceeds it goes back to the driver.
+    """
+
+    def __init__(self, rounding: int = ROUNDING, limit: int = 1 << 62):
+        self.rounding, self.limit, self.kept = rounding, limit, 0
+        self._free: dict[int, list[Any]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, nbytes: int) -> tuple[Any, int]:
+        """(allocation, its size). Raises EngineError when the device has no more."""
+        size = max(-(-nbytes // self.rounding), 1) * self.rounding
+        with self._lock:
+            waiting = self._free.get(size)
+            if waiting:
+                self.kept -= size
+                return waiting.pop(), size
+        device = driver.device()
+        try:
+            return device.driver.mem_alloc(size), size
+        except device.driver.MemoryError:
+            self.release()
+        try:
+            return device.driver.mem_alloc(size), size
+        except device.driver.MemoryError as error:
+            free, total = device.memory()
+            raise EngineError(
+                f"out of memory on GPU {device.ordinal} ({device.name}): {memory_text(size)} more were needed, "
+                f"{memory_text(free)} of {memory_text(total)} are free. Use a smaller batch_size with a larger iter_size, or end "
+                "what else runs on this GPU (`nvidia-smi`)"
+            ) from error
+
+    def give(self, allocation: Any, size: int) -> None:
+        """Take memory back. Its contents may still be read by what was launched before."""
+        with self._lock:
+            if self.kept + size <= self.limit:
+                self.kept += size
+                self._free.setdefault(size, []).append(allocation)
+
+    def release(self) -> None:
+        """Give what nobody uses back to the driver."""
+        with self._lock:
+            self._free.clear()
+            self.kept = 0
+
+
+POOL = Pool()
+
+
+class Buffer:
+    """Device memory. address: an integer, as kernels take it."""
+
+    __slots__ = ("address", "nbytes", "_allocation", "_size")
+
+    def __init__(self, nbytes: int):
+        self.nbytes = nbytes
+        self._allocation, self._size = POOL.take(nbytes)
+        self.address = int(self._allocation)
+
+    def __del__(self) -> None:
+        allocation = getattr(self, "_allocation", None)
+        if allocation is not None:
+            POOL.give(allocation, self._size)
+
+
+class CudaPlace:
+    """See synced_mem.Place. counts: copies and bytes so far, "to_device", "to_host", "to_device_bytes" ..."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._pins: dict[int, _Pin] = {}
+
+    def allocate(self, layout: int) -> Buffer:
+        return Buffer(4 * layout)
+
+    def from_host(self, host: np.ndarray, layout: int, buffer: Buffer) -> None:
+        if layout == 0:
+            return
+        device = driver.device()
+        self._count("to_device", host.nbytes)
+        self._pin(host, device)
+        try:
+            # Pageable or pinned, the call returns only when the host's array may be written again.
+            device.driver.memcpy_htod(buffer.address, host)
+        except device.driver.Error as error:
+            raise driver.failure(f"copying {memory_text(host.nbytes)} to the GPU", error) from error
+
+    def to_host(self, buffer: Buffer, layout: int, host: np.ndarray) -> None:
+        if layout == 0:
+            return
+        device = driver.device()
+        self._count("to_host", host.nbytes)
+        self._pin(host, device)
+        try:
+            device.stream.synchronize()
+            device.driver.memcpy_dtoh(host, buffer.address)
+        except device.driver.Error as error:
+            raise driver.failure(f"copying {memory_text(host.nbytes)} from the GPU", error) from error
+
+    def convert(self, source: Buffer, source_layout: int, target: Buffer, target_layout: int) -> bool:
+        """Never called: an array has one size, and so one layout."""
+        return False
+
+    def _count(self, what: str, nbytes: int) -> None:
+        self.counts[what] += 1
+        self.counts[f"{what}_bytes"] += nbytes
+
+    def _pin(self, host: np.ndarray, device: driver.Device) -> None:
+        """Pin a large array when it is copied for the second time, until its memory is freed."""
+        if host.nbytes < PINNED:
+            return
+        owner: Any = host
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        known = self._pins.get(id(owner))
+        if known is None:
+            weakref.finalize(owner, self._unpin, id(owner)).atexit = False
+            self._pins[id(owner)] = _Pin(owner.ctypes.data, owner.nbytes)
+        elif known.registered is None:
+            known.register(device)
+
+    def _unpin(self, key: int) -> None:
+        self._pins.pop(key).unregister()
+
+
+class _Pin:
+    """A host array that may be page-locked. registered: None before the attempt, then whether it succeeded."""
+
+    def __init__(self, address: int, nbytes: int):
+        self.address, self.nbytes = address, nbytes
+        self.registered: bool | None = None
+        self._memory: Any = None
+
+    def register(self, device: driver.Device) -> None:
+        # An array of its own over the same memory, which keeps nothing alive.
+        raw = (ctypes.c_byte * self.nbytes).from_address(self.address)
+        try:
+            self._memory = device.driver.register_host_memory(np.frombuffer(raw, np.uint8))
+            self.registered = True
+        except device.driver.Error:  # too much is locked already: the copy is slower, and as right
+            self.registered = False
+
+    def unregister(self) -> None:
+        if self._memory is not None:
+            driver.device()
+            self._memory.base.unregister()
+
+
+PLACE = CudaPlace()
+
+
+# -- what kernels ask for: addresses ------------------------------------------------------------------------------------
+
+
+def read(mem: SyncedMem) -> int:
+    """Address of the array, up to date, not to be written."""
+    if mem.is_zero:
+        return zero(mem)
+    return mem.read_in(PLACE, mem.size).address
+
+
+def write(mem: SyncedMem) -> int:
+    """Address of the array, to be overwritten wholly."""
+    return mem.write_in(PLACE, mem.size).address
+
+
+def modify(mem: SyncedMem) -> int:
+    """Address of the array, to be read and written."""
+    if mem.is_zero:
+        return zero(mem)
+    return mem.modify_in(PLACE, mem.size).address
+
+
+def zero(mem: SyncedMem) -> int:
+    """Make the array zero on the device, without a copy."""
+    buffer = mem.write_in(PLACE, mem.size)
+    clear(buffer.address, mem.size)
+    return buffer.address
+
+
+def accumulate(blob: Blob) -> tuple[int, float]:
+    """(address, factor of what stands there) of a parameter's diff, to which a gradient is to be added."""
+    mem = blob.diff_mem
+    if mem.is_zero:
+        return write(mem), 0.0
+    return modify(mem), 1.0
+
+
+def clear(address: int, count: int) -> None:
+    """count floats become 0."""
+    if count:
+        device = driver.device()
+        device.driver.memset_d32_async(address, 0, count, device.stream)
+
+
+def copy(source: int, target: int, count: int) -> None:
+    """count floats from one place on the device to another."""
+    if count and source != target:
+        device = driver.device()
+        device.driver.memcpy_dtod_async(target, source, 4 * count, device.stream)

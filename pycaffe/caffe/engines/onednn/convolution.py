@@ -1,0 +1,374 @@
+"""Convolution and Deconvolution, which is the same three primitives with their parts exchanged.
+
+Activations run in the blocked layout; an image with few channels is read as it is. Weights stay in the layout that
+the forward primitive chose, and their gradient is made in that layout.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...blob import Blob
+from ...execution import ExecutionContext
+from ...kernels import kernel
+from ...layer import Layer
+from .base import Call, Gradient, OneDNNKernel, first_fast, no_post
+from .place import Operand
+from .primitives import (
+    BIAS,
+    CONVOLUTION_DIRECT,
+    DIFF_BIAS,
+    DIFF_DST,
+    DIFF_DST_MD,
+    DIFF_SRC,
+    DIFF_SRC_MD,
+    DIFF_WEIGHTS,
+    DIFF_WEIGHTS_MD,
+    DST,
+    DST_MD,
+    FORWARD_TRAINING,
+    SRC,
+    SRC_MD,
+    WEIGHTS,
+    WEIGHTS_MD,
+    AnyDesc,
+    Attributes,
+    MemoryDesc,
+    PrimitiveDesc,
+    blocked,
+    dims,
+    plain,
+)
+
+# Images with at most so many channels are read in C order: the blocked layout would be mostly padding.
+FEW_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A convolution as oneDNN sees it: image (N, C, *S) under the window, features (N, K, *O).
+
+    weights: (K, C / group, *kernel), or with a leading axis of groups.
+    """
+
+    image: tuple[int, ...]
+    features: tuple[int, ...]
+    group: int
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+    bias: bool
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        k, c = self.features[1] // self.group, self.image[1] // self.group
+        return (*((self.group,) if self.group > 1 else ()), k, c, *self.kernel)
+
+    def window(self) -> list[Any]:
+        """strides, dilations, padding before and after, as the primitives take them."""
+        after = []
+        places = zip(
+            self.image[2:], self.features[2:], self.kernel, self.stride, self.pad, self.dilation, strict=True
+        )
+        for size, count, kernel, stride, pad, dilation in places:
+            extent = dilation * (kernel - 1) + 1
+            reach = (count - 1) * stride + extent - size - pad
+            # What the last window leaves over is padding that nobody sees.
+            after.append(pad if 0 <= pad - reach < stride else reach)
+        return [dims(self.stride), dims([d - 1 for d in self.dilation]), dims(self.pad), dims(after)]
+
+    def forward(
+        self, image: Any, weights: Any, features: Any, attributes: Attributes | None = None
+    ) -> PrimitiveDesc:
+        return PrimitiveDesc(
+            "convolution_forward",
+            FORWARD_TRAINING,
+            CONVOLUTION_DIRECT,
+            image,
+            weights,
+            plain(self.features[1:2]) if self.bias else None,
+            features,
+            *self.window(),
+            attributes or no_post(),
+        )
+
+    def backward_data(self, image: Any, weights: Any, features: Any, hint: PrimitiveDesc) -> PrimitiveDesc:
+        window = self.window()
+        return PrimitiveDesc(
+            "convolution_backward_data",
+            CONVOLUTION_DIRECT,
+            image,
+            weights,
+            features,
+            *window,
+            hint,
+            no_post(),
+        )
+
+    def backward_weights(
+        self, image: Any, weights: Any, features: Any, hint: PrimitiveDesc, bias: bool
+    ) -> PrimitiveDesc:
+        return PrimitiveDesc(
+            "convolution_backward_weights",
+            CONVOLUTION_DIRECT,
+            image,
+            weights,
+            plain(self.features[1:2]) if bias else None,
+            features,
+            *self.window(),
+            hint,
+            no_post(),
+        )
+
+    def image_layout(self) -> MemoryDesc:
+        return plain(self.image) if self.image[1] <= FEW_CHANNELS else blocked(self.image)
+
+
+@functools.lru_cache(maxsize=4096)
+def find_forward(geometry: Geometry) -> PrimitiveDesc | None:
+    """The fastest way that oneDNN knows, or None where that is its reference code."""
+    image, features, weights = geometry.image_layout(), blocked(geometry.features), AnyDesc(geometry.weights)
+    any_image, any_features = AnyDesc(geometry.image), AnyDesc(geometry.features)
+    return first_fast(
+        [
+            lambda: geometry.forward(image, weights, features),
+            lambda: geometry.forward(any_image, weights, features),
+            lambda: geometry.forward(any_image, weights, any_features),
+        ]
+    )
+
+
+def geometry_of(layer: Any) -> Geometry:
+    window = layer.window
+    image, features = layer.bottom_shape, layer.top_shape
+    if layer.transposed:
+        image, features = features, image
+    bias = layer.bias_term and not layer.transposed
+    return Geometry(
+        tuple(image),
+        tuple(features),
+        layer.group,
+        tuple(window.kernel),
+        tuple(window.stride),
+        tuple(window.pad),
+        tuple(window.dilation),
+        bias,
+    )
+
+
+class _Convolutional(OneDNNKernel):
+    @classmethod
+    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
+        convolution: Any = layer
+        return (
+            super().supports(layer, bottom)
+            and convolution.axis == 1
+            and 1 <= convolution.spatial_axes <= 3
+            and find_forward(geometry_of(layer)) is not None
+        )
+
+    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.geometry = geometry_of(self.layer)
+        found = find_forward(self.geometry)
+        assert found is not None  # supports asked
+        self.found = found
+        self.image, self.features = found.desc(SRC_MD), found.desc(DST_MD)
+        self.weights = found.desc(WEIGHTS_MD)
+
+    def data_primitive(self) -> PrimitiveDesc:
+        """The features' way back to the image: Convolution's backward, Deconvolution's forward."""
+        geometry, weights = self.geometry, AnyDesc(self.geometry.weights)
+        found = first_fast(
+            [
+                lambda: geometry.backward_data(self.image, self.weights, self.features, self.found),
+                lambda: geometry.backward_data(self.image, weights, self.features, self.found),
+                lambda: geometry.backward_data(AnyDesc(geometry.image), weights, self.features, self.found),
+            ]
+        )
+        return found or geometry.backward_data(
+            AnyDesc(geometry.image), weights, AnyDesc(geometry.features), self.found
+        )
+
+    def weights_primitive(self, bias: bool) -> PrimitiveDesc:
+        geometry, weights = self.geometry, AnyDesc(self.geometry.weights)
+        found = first_fast(
+            [
+                lambda: geometry.backward_weights(self.image, self.weights, self.features, self.found, bias),
+                lambda: geometry.backward_weights(self.image, weights, self.features, self.found, bias),
+                lambda: geometry.backward_weights(
+                    AnyDesc(geometry.image), weights, self.features, self.found, bias
+                ),
+            ]
+        )
+        return found or geometry.backward_weights(
+            AnyDesc(geometry.image), weights, AnyDesc(geometry.features), self.found, bias
+        )
+
+
+@kernel("Convolution", engine="onednn")
+class ConvolutionKernel(_Convolutional):
+    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        super().prepare(run, bottom, top)
+        self.top_homes = [self.features] * len(top)
+        self.settle(top)
+        self._forward = [
+            self.forward_call(run, self.found, source, target)
+            for source, target in zip(bottom, top, strict=True)
+        ]
+
+    def forward_call(self, run: ExecutionContext, found: PrimitiveDesc, source: Blob, target: Blob) -> Call:
+        arguments = {
+            SRC: Operand(source, "data", self.image, "read"),
+            WEIGHTS: Operand(self.layer.blobs[0], "data", self.weights, "read"),
+            DST: Operand(target, "data", self.features, "write"),
+        }
+        if self.geometry.bias:
+            arguments[BIAS] = Operand(self.layer.blobs[1], "data", plain(self.geometry.features[1:2]), "read")
+        return Call(run, found, arguments)
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        for call in self._forward:
+            call()
+
+    def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        wanted = self.layer.param_propagate_down
+        self._gradients: list[Gradient] = []
+        self._backward_weights: list[Call] = []
+        self._backward_data: dict[int, Call] = {}
+        self._data_desc: PrimitiveDesc | None = None
+        if not any(wanted):
+            return
+        weight, *biases = self.layer.blobs
+        desc = self.weights_primitive(bool(biases))
+        gradients = [Gradient(run, weight, desc.desc(DIFF_WEIGHTS_MD), wanted[0], self.weights)]
+        arguments: dict[int, Any] = {DIFF_WEIGHTS: gradients[0].memory}
+        for bias in biases:
+            gradients.append(Gradient(run, bias, plain(bias.shape), wanted[1]))
+            arguments[DIFF_BIAS] = gradients[1].memory
+        self._gradients = gradients
+        for source, target in zip(bottom, top, strict=True):
+            ends = {
+                SRC: Operand(source, "data", desc.desc(SRC_MD), "read"),
+                DIFF_DST: Operand(target, "diff", desc.desc(DIFF_DST_MD), "read"),
+            }
+            self._backward_weights.append(Call(run, desc, {**ends, **arguments}))
+
+    def _data_call(self, run: ExecutionContext, source: Blob, target: Blob) -> Call:
+        if self._data_desc is None:
+            self._data_desc = self.data_primitive()
+        desc = self._data_desc
+        arguments = {
+            DIFF_DST: Operand(target, "diff", desc.desc(DIFF_DST_MD), "read"),
+            WEIGHTS: Operand(self.layer.blobs[0], "data", desc.desc(WEIGHTS_MD), "read"),
+            DIFF_SRC: Operand(source, "diff", desc.desc(DIFF_SRC_MD), "write"),
+        }
+        return Call(run, desc, arguments)
+
+    def run_backward(
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
+    ) -> None:
+        for call in self._backward_weights:
+            for gradient in self._gradients:
+                gradient.before()
+            call()
+            for gradient in self._gradients:
+                gradient.after()
+        for i, wanted in enumerate(propagate_down):
+            if wanted:
+                call = self._backward_data.get(i)
+                if call is None:
+                    call = self._backward_data[i] = self._data_call(run, bottom[i], top[i])
+                call()
+
+
+@kernel("Deconvolution", engine="onednn")
+class DeconvolutionKernel(_Convolutional):
+    """The top is the image under the window: forward is a convolution's way back, and backward its forward."""
+
+    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        super().prepare(run, bottom, top)
+        desc = self.data_primitive()
+        self.top_homes = [desc.desc(DIFF_SRC_MD)] * len(top)
+        self.settle(top)
+        self._weights_layout = desc.desc(WEIGHTS_MD)
+        self._forward = [
+            Call(
+                run,
+                desc,
+                {
+                    DIFF_DST: Operand(source, "data", desc.desc(DIFF_DST_MD), "read"),
+                    WEIGHTS: Operand(self.layer.blobs[0], "data", self._weights_layout, "read"),
+                    DIFF_SRC: Operand(target, "data", desc.desc(DIFF_SRC_MD), "write"),
+                },
+            )
+            for source, target in zip(bottom, top, strict=True)
+        ]
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        for call, target in zip(self._forward, top, strict=True):
+            call()
+            if len(self.layer.blobs) > 1:
+                y = target.mutable_cpu_data()
+                y += self.layer.blobs[1].cpu_data().reshape(-1, *[1] * (y.ndim - 2))
+
+    def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        desc = self.weights_primitive(bias=False)
+        self._gradient = Gradient(
+            run, self.layer.blobs[0], desc.desc(DIFF_WEIGHTS_MD), True, self._weights_layout
+        )
+        self._backward_weights = [
+            Call(
+                run,
+                desc,
+                {
+                    SRC: Operand(target, "diff", desc.desc(SRC_MD), "read"),
+                    DIFF_DST: Operand(source, "data", desc.desc(DIFF_DST_MD), "read"),
+                    DIFF_WEIGHTS: self._gradient.memory,
+                },
+            )
+            for source, target in zip(bottom, top, strict=True)
+        ]
+        self._backward_data = [
+            Call(
+                run,
+                self.found,
+                {
+                    SRC: Operand(target, "diff", self.image, "read"),
+                    WEIGHTS: Operand(self.layer.blobs[0], "data", self.weights, "read"),
+                    DST: Operand(source, "diff", self.features, "write"),
+                },
+            )
+            for source, target in zip(bottom, top, strict=True)
+        ]
+
+    def run_backward(
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
+    ) -> None:
+        wanted = self.layer.param_propagate_down
+        if len(wanted) > 1 and wanted[1]:
+            for target in top:
+                dy = target.cpu_diff()
+                flat = dy.reshape(*dy.shape[:2], -1)
+                self.layer.blobs[1].mutable_cpu_diff()[...] += np.einsum("ncs->nc", flat).sum(axis=0)
+        if wanted[0]:
+            for call in self._backward_weights:
+                self._gradient.before()
+                call()
+                self._gradient.after()
+        for call, down in zip(self._backward_data, propagate_down, strict=True):
+            if down:
+                call()

@@ -1,0 +1,11 @@
+"""Importing this module adds the engine's rows to the table of kernels."""
+
+from . import concat as concat
+from . import convolution as convolution
+from . import eltwise as eltwise
+from . import inner_product as inner_product
+from . import lrn as lrn
+from . import neuron as neuron
+from . import normalization as normalization
+from . import pooling as pooling
+from . import sharing as sharing

@@ -1,0 +1,111 @@
+"""LRN in the blocked layout, where oneDNN has fast code for its window."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ...blob import Blob
+from ...execution import ExecutionContext
+from ...kernels import kernel
+from ...layer import Layer
+from .base import Call, OneDNNKernel, first_fast, no_post
+from .place import Operand
+from .primitives import (
+    DIFF_DST,
+    DIFF_SRC,
+    DST,
+    FORWARD_TRAINING,
+    LRN_ACROSS,
+    LRN_WITHIN,
+    SRC,
+    WORKSPACE,
+    WORKSPACE_MD,
+    Buffer,
+    Memory,
+    MemoryDesc,
+    PrimitiveDesc,
+    blocked,
+)
+
+
+def _numbers(layer: Any) -> tuple[int, int, float, float, float]:
+    """algorithm, window, alpha, beta, k."""
+    param = layer.layer_param.lrn_param
+    return (LRN_WITHIN if layer.within else LRN_ACROSS), layer.size, param.alpha, param.beta, layer.k
+
+
+@functools.lru_cache(maxsize=1024)
+def _find(
+    layout: MemoryDesc, algorithm: int, size: int, alpha: float, beta: float, k: float
+) -> tuple[PrimitiveDesc, PrimitiveDesc] | None:
+    """Forward and backward, or None where one of them is slow."""
+    numbers = (ctypes.c_int64(size), alpha, beta, k)
+    forward = first_fast(
+        [
+            lambda: PrimitiveDesc(
+                "lrn_forward", FORWARD_TRAINING, algorithm, layout, layout, *numbers, no_post()
+            )
+        ]
+    )
+    if forward is None:
+        return None
+    hint = forward
+    backward = first_fast(
+        [lambda: PrimitiveDesc("lrn_backward", algorithm, layout, layout, layout, *numbers, hint, no_post())]
+    )
+    return None if backward is None else (forward, backward)
+
+
+@kernel("LRN", engine="onednn")
+class LRNKernel(OneDNNKernel):
+    @classmethod
+    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
+        return (
+            super().supports(layer, bottom)
+            and bottom[0].num_axes in (4, 5)
+            and list(layer.layer_param.top) != list(layer.layer_param.bottom)
+            and _find(blocked(bottom[0].shape), *_numbers(layer)) is not None
+        )
+
+    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._layout = layout = blocked(bottom[0].shape)
+        found = _find(layout, *_numbers(self.layer))
+        assert found is not None  # supports asked
+        self._found = found
+        arguments: dict[int, Any] = {
+            SRC: Operand(bottom[0], "data", layout, "read"),
+            DST: Operand(top[0], "data", layout, "write"),
+        }
+        self._workspace = None
+        workspace = found[0].desc(WORKSPACE_MD)
+        if workspace.nbytes:
+            self._workspace = arguments[WORKSPACE] = Memory(workspace, Buffer(workspace.nbytes))
+        self._forward = Call(run, found[0], arguments)
+        self.top_homes = [layout]
+        self.settle(top)
+
+    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self._forward()
+
+    def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        arguments: dict[int, Any] = {
+            SRC: Operand(bottom[0], "data", self._layout, "read"),
+            DIFF_DST: Operand(top[0], "diff", self._layout, "read"),
+            DIFF_SRC: Operand(bottom[0], "diff", self._layout, "write"),
+        }
+        if self._workspace is not None:
+            arguments[WORKSPACE] = self._workspace
+        self._backward = Call(run, self._found[1], arguments)
+
+    def run_backward(
+        self,
+        run: ExecutionContext,
+        top: Sequence[Blob],
+        propagate_down: Sequence[bool],
+        bottom: Sequence[Blob],
+    ) -> None:
+        if propagate_down[0]:
+            self._backward()
