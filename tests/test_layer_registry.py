@@ -11,6 +11,7 @@ from caffe import layer_registry
 from caffe.errors import LayerError, UnknownLayerError
 from caffe.layer import Layer
 from caffe.layer_registry import create_layer, layer_type_list, register_layer, unregister_layer
+from caffe.layer_types import BUILT_IN
 from caffe.proto import caffe_pb2
 
 
@@ -42,6 +43,18 @@ def test_a_type_has_one_owner(mine: type[Layer]) -> None:
         register_layer("Mine")(mine)
 
 
+def test_built_in_types_are_loaded_when_named_and_owned_before() -> None:
+    with pytest.raises(LayerError, match="'SPP' is registered already, by caffe.layer_types.spp"):
+        register_layer("SPP")(Plugin)
+    for type, module in BUILT_IN.items():
+        made = create_layer(param(type)) if type != "Python" else None
+        assert made is None or type_module(made) == f"caffe.layer_types.{module}"
+
+
+def type_module(layer: Layer) -> str:
+    return type(layer).__module__
+
+
 def test_packages_provide_types_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("Plugged", f"{__name__}:Plugin", layer_registry.ENTRY_POINT_GROUP)
     broken = EntryPoint("Broken", "no_such_module_at_all:Layer", layer_registry.ENTRY_POINT_GROUP)
@@ -57,7 +70,9 @@ def test_packages_provide_types_by_entry_point(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_unknown_types_name_the_closest_and_the_known(mine: type[Layer]) -> None:
-    with pytest.raises(UnknownLayerError, match=r"Unknown layer type: mine; did you mean 'Mine'\?.*known types: .*Mine"):
+    with pytest.raises(
+        UnknownLayerError, match=r"Unknown layer type: mine; did you mean 'Mine'\?.*known types: .*Mine"
+    ):
         create_layer(param("mine"))
 
 

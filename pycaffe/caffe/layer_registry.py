@@ -7,6 +7,7 @@ point group `caffe.layers`, name = layer type, value = "module:Class".
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from .errors import LayerError, UnknownLayerError, closest
@@ -19,6 +20,7 @@ Creator = Callable[[caffe_pb2.LayerParameter], Layer]
 _C = TypeVar("_C", bound=type[Layer])
 
 _creators: dict[str, Creator] = {}
+_announced: dict[str, str] = {}  # type -> module that registers it when it is imported
 _plugins: dict[str, Any] | None = None
 
 # Types of well-known forks, so that an unknown type can say where its net comes from.
@@ -45,10 +47,7 @@ def register_layer(type: str) -> Callable[[_C], _C]:
     """
 
     def decorate(cls: _C) -> _C:
-        owner = _creators.get(type)
-        if owner is not None:
-            name = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
-            raise LayerError(f"layer type '{type}' is registered already, by {name}")
+        _refuse_owned(type, cls.__module__)
         cls.type = type
         _creators[type] = cls
         return cls
@@ -56,10 +55,25 @@ def register_layer(type: str) -> Callable[[_C], _C]:
     return decorate
 
 
+def _refuse_owned(type: str, module: str) -> None:
+    owner: Any = _creators.get(type)
+    if owner is not None:
+        name = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
+    elif _announced.get(type, module) != module:
+        name = _announced[type]
+    else:
+        return
+    raise LayerError(f"layer type '{type}' is registered already, by {name}")
+
+
+def announce(type: str, module: str) -> None:
+    """This module registers the type; it is imported when a net first names it."""
+    _announced[type] = module
+
+
 def register_creator(type: str, creator: Creator) -> None:
     """As register_layer, for a function that makes the layer (Python layers)."""
-    if type in _creators:
-        raise LayerError(f"layer type '{type}' is registered already")
+    _refuse_owned(type, creator.__module__)
     _creators[type] = creator
 
 
@@ -79,12 +93,15 @@ def _entry_points() -> dict[str, Any]:
 
 def layer_type_list() -> list[str]:
     """All types that a prototxt may name, sorted."""
-    return sorted({*_creators, *_entry_points()})
+    return sorted({*_creators, *_announced, *_entry_points()})
 
 
 def create_layer(param: caffe_pb2.LayerParameter) -> Layer:
     """The layer that param describes. Raises UnknownLayerError with the closest known names."""
     creator = _creators.get(param.type)
+    if creator is None and param.type in _announced:
+        import_module(_announced[param.type])
+        creator = _creators[param.type]
     if creator is None and param.type in _entry_points():
         point = _entry_points()[param.type]
         try:

@@ -1,63 +1,76 @@
-"""The built-in layers, one file per type; importing this package registers them all."""
+"""The built-in layers, one file per type.
 
-from . import absval as absval
-from . import accuracy as accuracy
-from . import argmax as argmax
-from . import batch_norm as batch_norm
-from . import batch_reindex as batch_reindex
-from . import bias as bias
-from . import bnll as bnll
-from . import clip as clip
-from . import concat as concat
-from . import contrastive_loss as contrastive_loss
-from . import convolution as convolution
-from . import crop as crop
-from . import data as data
-from . import deconvolution as deconvolution
-from . import dropout as dropout
-from . import dummy_data as dummy_data
-from . import eltwise as eltwise
-from . import elu as elu
-from . import embed as embed
-from . import euclidean_loss as euclidean_loss
-from . import exp as exp
-from . import filter as filter
-from . import flatten as flatten
-from . import hdf5_data as hdf5_data
-from . import hdf5_output as hdf5_output
-from . import hinge_loss as hinge_loss
-from . import im2col as im2col
-from . import image_data as image_data
-from . import infogain_loss as infogain_loss
-from . import inner_product as inner_product
-from . import input as input
-from . import log as log
-from . import lrn as lrn
-from . import lstm as lstm
-from . import lstm_unit as lstm_unit
-from . import memory_data as memory_data
-from . import multinomial_logistic_loss as multinomial_logistic_loss
-from . import mvn as mvn
-from . import parameter as parameter
-from . import pooling as pooling
-from . import power as power
-from . import prelu as prelu
-from . import python as python
-from . import reduction as reduction
-from . import relu as relu
-from . import reshape as reshape
-from . import rnn as rnn
-from . import scale as scale
-from . import sigmoid as sigmoid
-from . import sigmoid_cross_entropy_loss as sigmoid_cross_entropy_loss
-from . import silence as silence
-from . import slice as slice
-from . import softmax as softmax
-from . import softmax_loss as softmax_loss
-from . import split as split
-from . import spp as spp
-from . import swish as swish
-from . import tanh as tanh
-from . import threshold as threshold
-from . import tile as tile
-from . import window_data as window_data
+A file is imported when the first net names its type: importing sixty of them would cost more than all
+else that `import caffe` does. A new type is one line here.
+"""
+
+from __future__ import annotations
+
+from ..layer_registry import announce
+
+BUILT_IN = {
+    "AbsVal": "absval",
+    "Accuracy": "accuracy",
+    "ArgMax": "argmax",
+    "BatchNorm": "batch_norm",
+    "BatchReindex": "batch_reindex",
+    "Bias": "bias",
+    "BNLL": "bnll",
+    "Clip": "clip",
+    "Concat": "concat",
+    "ContrastiveLoss": "contrastive_loss",
+    "Convolution": "convolution",
+    "Crop": "crop",
+    "Data": "data",
+    "Deconvolution": "deconvolution",
+    "Dropout": "dropout",
+    "DummyData": "dummy_data",
+    "Eltwise": "eltwise",
+    "ELU": "elu",
+    "Embed": "embed",
+    "EuclideanLoss": "euclidean_loss",
+    "Exp": "exp",
+    "Filter": "filter",
+    "Flatten": "flatten",
+    "HDF5Data": "hdf5_data",
+    "HDF5Output": "hdf5_output",
+    "HingeLoss": "hinge_loss",
+    "Im2col": "im2col",
+    "ImageData": "image_data",
+    "InfogainLoss": "infogain_loss",
+    "InnerProduct": "inner_product",
+    "Input": "input",
+    "Log": "log",
+    "LRN": "lrn",
+    "LSTM": "lstm",
+    "LSTMUnit": "lstm_unit",
+    "MemoryData": "memory_data",
+    "MultinomialLogisticLoss": "multinomial_logistic_loss",
+    "MVN": "mvn",
+    "Parameter": "parameter",
+    "Pooling": "pooling",
+    "Power": "power",
+    "PReLU": "prelu",
+    "Python": "python",
+    "Reduction": "reduction",
+    "ReLU": "relu",
+    "Reshape": "reshape",
+    "RNN": "rnn",
+    "Scale": "scale",
+    "Sigmoid": "sigmoid",
+    "SigmoidCrossEntropyLoss": "sigmoid_cross_entropy_loss",
+    "Silence": "silence",
+    "Slice": "slice",
+    "Softmax": "softmax",
+    "SoftmaxWithLoss": "softmax_loss",
+    "Split": "split",
+    "SPP": "spp",
+    "Swish": "swish",
+    "TanH": "tanh",
+    "Threshold": "threshold",
+    "Tile": "tile",
+    "WindowData": "window_data",
+}
+
+for _type, _module in BUILT_IN.items():
+    announce(_type, f"{__name__}.{_module}")
