@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def find(folder: Path) -> Path | None:
     return archive if archive.exists() else None
 
 
-def read_files(place: Path, names: Iterable[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def read_files(place: Path, names: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(images (N, 3, 32, 32) in RGB, labels (N,)), uint8, of each file in a folder or in the archive.
 
     Raises DataError for what is missing, truncated or no CIFAR-10.
@@ -42,20 +43,32 @@ def read_files(place: Path, names: Iterable[str]) -> Iterator[tuple[np.ndarray, 
         if place.is_dir():
             for name in names:
                 yield _parse((place / name).read_bytes(), place / name)
-            return
-        with tarfile.open(place) as archive:
+        else:
+            unpacked = _unpack(place, set(names))
             for name in names:
-                member = archive.extractfile(f"{FOLDER}/{name}")
-                if member is None:
-                    raise DataError(f"{place}: {name} is no file in it")
-                # One byte too many is enough to tell that it is another file.
-                yield _parse(member.read(PER_FILE * _RECORD + 1), place / name)
-    except KeyError as error:
-        raise DataError(f"{place}: {error.args[0]}") from error
-    except (EOFError, tarfile.TarError, zlib.error) as error:
+                if name not in unpacked:
+                    raise DataError(f"{place}: {FOLDER}/{name} is not in it")
+                yield _parse(unpacked.pop(name), place / name)
+    except (EOFError, tarfile.TarError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{place}: damaged or truncated archive ({error}); get it again") from error
     except OSError as error:
         raise DataError(f"cannot read {error.filename or place}: {error.strerror or error}") from error
+
+
+def _unpack(archive: Path, names: Container[str]) -> dict[str, bytes]:
+    """The content of the named files, read in one pass up to gzip's checksum at the very end."""
+    found = {}
+    with gzip.open(archive) as packed:
+        with tarfile.open(fileobj=packed, mode="r|") as members:
+            for member in members:
+                folder, _, name = member.name.rpartition("/")
+                file = members.extractfile(member) if folder == FOLDER and name in names else None
+                if file is not None:
+                    # One byte too many is enough to tell that it is another file.
+                    found[name] = file.read(PER_FILE * _RECORD + 1)
+        while packed.read(1 << 20):
+            pass
+    return found
 
 
 def _parse(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +85,7 @@ def _parse(data: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     return rows[:, 1:].reshape(PER_FILE, 3, SIDE, SIDE), labels
 
 
-def records(files: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[str, Datum]]:
+def records(files: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[str, Datum]]:
     """(key, Datum) of each image with its label, in their order."""
     count = 0
     for images, labels in files:

@@ -73,7 +73,7 @@ def run(argv: Sequence[str], tool: str | None = None) -> int:
         return _failed(tool, error.format_message(), 2, debug)
     except CaffeError as error:
         return _failed(tool, str(error), 1, debug)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.exceptions.Abort):  # click's name for it
         return _failed(tool, "interrupted", 130, debug)
     except MemoryError as error:
         text = f"out of memory: {str(error) or 'no more can be had'}. A smaller batch_size helps"
