@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import numpy as np
+
 from . import context
 from .blob import Blob
 from .errors import EngineError
@@ -119,6 +121,10 @@ class UpdateKernel:
     def supports(self, param: LearnableParam, history: Sequence[Blob]) -> bool:
         """Can it update this parameter? Asked once, when the solver is made."""
         return True
+
+    def gradient(self, param: LearnableParam) -> np.ndarray:
+        """The parameter's diff as one axis, in any order, to be read and changed (clipping)."""
+        return param.blob.mutable_cpu_diff().reshape(-1)
 
     def update(
         self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float

@@ -85,6 +85,18 @@ class SGDSolver(Solver):
         data = param.blob.mutable_cpu_data().reshape(-1)
         diff = param.blob.mutable_cpu_diff().reshape(-1)
         past = [h.mutable_cpu_data().reshape(-1) for h in history]
+        self.update_flat(data, diff, past, scale, decay, rate)
+
+    def update_flat(
+        self,
+        data: np.ndarray,
+        diff: np.ndarray,
+        past: list[np.ndarray],
+        scale: float,
+        decay: float,
+        rate: float,
+    ) -> None:
+        """update, on flat arrays whose elements are in one order, whichever it is."""
         l1 = self.param.regularization_type == "L1"
         scratch = self.net.run.scratch("solver", (2, min(CHUNK, max(1, data.size))))
         for start in range(0, data.size, CHUNK):
@@ -119,7 +131,11 @@ class SGDSolver(Solver):
         limit = self.param.clip_gradients
         if limit < 0:
             return
-        norm = math.sqrt(sum(p.blob.sumsq_diff() for p in learnable))
+        diffs = [
+            p.blob.mutable_cpu_diff().reshape(-1) if kernel is None else kernel.gradient(p)
+            for p, kernel in zip(learnable, self._kernels, strict=True)
+        ]
+        norm = math.sqrt(sum(_sumsq(diff) for diff in diffs))
         if norm > limit:
             factor = limit / norm
             log.info(
@@ -128,5 +144,11 @@ class SGDSolver(Solver):
                 limit,
                 factor,
             )
-            for p in learnable:
-                p.blob.scale_diff(factor)
+            for diff in diffs:
+                diff *= np.float32(factor)
+
+
+def _sumsq(flat: np.ndarray) -> float:
+    """Σ x², a chunk at a time in the array's own type."""
+    parts = (flat[start : start + CHUNK] for start in range(0, flat.size, CHUNK))
+    return math.fsum(float(np.einsum("i,i->", part, part)) for part in parts)

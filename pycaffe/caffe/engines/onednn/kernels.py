@@ -9,3 +9,4 @@ from . import neuron as neuron
 from . import normalization as normalization
 from . import pooling as pooling
 from . import sharing as sharing
+from . import update as update
