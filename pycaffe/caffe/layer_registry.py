@@ -30,7 +30,9 @@ _FORK_TYPES = {
         "SmoothL1Loss VideoData"
     ),
     "Fast/Faster R-CNN's fork": "ROIPooling SmoothL1Loss DropoutMask PSROIPooling BoxAnnotatorOHEM",
-    "the DeepLab fork": "Interp ImageSegData SegAccuracy DomainTransform UniqueLabel MatRead MatWrite DenseCRF",
+    "the DeepLab fork": (
+        "Interp ImageSegData SegAccuracy DomainTransform UniqueLabel MatRead MatWrite DenseCRF"
+    ),
     "SegNet's fork": "Upsample BN DenseImageData",
     "the PSPNet fork": "BNMomentum SyncBN",
     "NVIDIA's fork (NVCaffe)": "DetectNetTransformation L1Loss Axpy",
@@ -126,7 +128,10 @@ def _unknown(type: str) -> str:
     near = closest(type, known)
     forks = [fork for fork, types in _FORK_TYPES.items() if type in types.split()]
     if forks:
-        text += f"; it belongs to {' or '.join(forks)}. Provide it as a Python layer or with @caffe.register_layer('{type}')"
+        text += (
+            f"; it belongs to {' or '.join(forks)}. Provide it as a Python layer or with "
+            f"@caffe.register_layer('{type}')"
+        )
     elif near:
         text += near
     return f"{text} (known types: {', '.join(known)})"
