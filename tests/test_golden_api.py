@@ -187,7 +187,6 @@ def test_partial_backward(draw: np.random.RandomState) -> None:
         record.see(keys3=sorted(net.backward(start="lrn", end="relu")), conv3=net.blobs["conv"].diff)
 
 
-@pytest.mark.skipif(not hasattr(caffe.Net, "forward_all"), reason="Net.forward_all is still to come")
 def test_forward_all(draw: np.random.RandomState) -> None:
     """More items than a batch holds, and not a multiple of it."""
     net = build(DEPLOY, caffe.TEST, draw)
@@ -312,7 +311,6 @@ def test_io(draw: np.random.RandomState) -> None:
         record.see(over=io.oversample(images, (5, 4)))
 
 
-@pytest.mark.skipif(not hasattr(caffe, "NetSpec"), reason="caffe.NetSpec is still to come")
 def test_net_spec() -> None:
     layers, params = caffe.layers, caffe.params
     net = caffe.NetSpec()

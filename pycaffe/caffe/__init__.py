@@ -27,6 +27,10 @@ from .layer import Layer as Layer
 from .layer_registry import layer_type_list as layer_type_list
 from .layer_registry import register_layer as register_layer
 from .net import Net as Net
+from .net_spec import NetSpec as NetSpec
+from .net_spec import layers as layers
+from .net_spec import params as params
+from .net_spec import to_proto as to_proto
 from .proto.caffe_pb2 import TEST as TEST
 from .proto.caffe_pb2 import TRAIN as TRAIN
 from .solver import Solver as Solver
