@@ -70,6 +70,13 @@ def _option(name: str, default: Any, help: str, hidden: bool = False) -> click.O
     return click.Option([f"-{name}", f"--{name}", name], default=default, type=kind, help=help, hidden=hidden)
 
 
+def tool_option(name: str, default: Any, help: str, kind: type | None = None) -> Callable[[Any], Any]:
+    """Decorator: a flag of one of the separate tools, as -name or --name; kind: its type, by default that of
+    the default."""
+    kind = kind or type(default)
+    return click.option(f"-{name}", f"--{name}", name, default=default, type=kind, help=help)
+
+
 def log_options() -> list[click.Option]:
     """glog's flags, for every command; what the environment says is their default."""
     environment = LogOptions.from_environment()

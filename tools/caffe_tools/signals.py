@@ -1,9 +1,12 @@
-"""What Ctrl-C, a closed terminal and kill mean to a training."""
+"""What Ctrl-C, a closed terminal and kill mean to a training, and to what writes databases."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
+import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -21,6 +24,26 @@ def effect(name: str, flag: str) -> SolverAction:
     if name not in EFFECTS:
         raise click.UsageError(f"-{flag}: the signal effect '{name}' is unknown; say {', '.join(EFFECTS)}")
     return EFFECTS[name]
+
+
+@contextlib.contextmanager
+def end_cleanly() -> Iterator[None]:
+    """While it is entered, SIGTERM and SIGHUP end the program as Ctrl-C does, by an exception, so that what
+    is half done is cleaned up. (In another thread than the main one, nothing is changed.)"""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                before.setdefault(number, signal.signal(number, end))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
 class SignalHandler:

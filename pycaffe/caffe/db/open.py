@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ..errors import DataError, closest
 from ..proto import caffe_pb2
 from .base import DB, MODES
@@ -9,6 +11,13 @@ from .leveldb import LevelDBReader, LevelDBWriter
 from .lmdb import LMDBReader, LMDBWriter
 
 _BACKENDS = {"lmdb": (LMDBReader, LMDBWriter), "leveldb": (LevelDBReader, LevelDBWriter)}
+
+
+def detect_backend(source: str) -> str | None:
+    """ "lmdb" or "leveldb", by the files in the directory; None where it is neither."""
+    if os.path.isfile(os.path.join(source, "data.mdb")):
+        return "lmdb"
+    return "leveldb" if os.path.isfile(os.path.join(source, "CURRENT")) else None
 
 
 def open_db(source: str, backend: str | int, mode: str = "read") -> DB:
