@@ -70,6 +70,35 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch, typ
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("type", ["SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"])
+def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch, type: str) -> None:
+    monkeypatch.setattr(sgd, "PARALLEL", 1)
+    monkeypatch.setattr(sgd, "CHUNK", 4)
+    results = []
+    for threads in (1, 2, 7):
+        solver = solver_of(f'type: "{type}" base_lr: 0.1 weight_decay: 0.1 delta: 1e-3')
+        solver.net.run.threads = threads
+        solver.step(5)
+        results.append(params(solver))
+    for a, b, c in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+def test_a_fault_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sgd, "PARALLEL", 1)
+    monkeypatch.setattr(sgd, "CHUNK", 4)
+    solver = solver_of("base_lr: 0.1")
+    solver.net.run.threads = 2
+
+    def fail(*args: object) -> None:
+        raise ArithmeticError
+
+    solver.compute_update = fail
+    with pytest.raises(ArithmeticError):
+        solver.step(1)
+
+
 def test_no_temporary_grows_with_the_parameter() -> None:
     import tracemalloc
 
