@@ -7,6 +7,8 @@ instead of a walk through the fields.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +64,28 @@ class DatumParser:
         if head != known[0] or len(known[2]) >= _MOST_TAILS:
             known = self._known = (head, len(datum.data), {})
         known[2][tail] = datum[:4]
+
+
+def serialize_floats(images: np.ndarray) -> Iterator[bytes]:
+    """A serialised Datum with float_data for each image of (N, C, H, W)."""
+    head = b"".join(
+        bytes([field << 3]) + _as_varint(size)
+        for field, size in zip((1, 2, 3), images.shape[1:], strict=True)
+    )
+    # Each value is five bytes: the tag of float_data, and a little-endian float.
+    rows = np.empty((math.prod(images.shape[1:]), 5), np.uint8)
+    rows[:, 0] = 0x35
+    for image in images:
+        rows[:, 1:] = np.ascontiguousarray(image, "<f4").reshape(-1, 1).view(np.uint8)
+        yield head + rows.tobytes()
+
+
+def _as_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
 
 
 def check(datum: Datum) -> None:

@@ -94,6 +94,12 @@ class PrefetchingLayer(Layer):
         """How many different items the stream repeats; None while that is not known."""
         return self._reader.entries
 
+    @property
+    def repeats(self) -> bool:
+        """Has forward gone on past the end, to the first items again?"""
+        entries = self.entries
+        return entries is not None and self.position > entries
+
     def seek(self, position: int) -> None:
         """Go on from this place, with the random numbers of the net's present seed."""
         self._reader.seek(position)

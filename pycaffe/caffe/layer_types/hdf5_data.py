@@ -127,6 +127,11 @@ class HDF5DataLayer(Layer):
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         """There is nothing below."""
 
+    @property
+    def repeats(self) -> bool:
+        """Has forward gone on past the last row, to the first rows again?"""
+        return (self._epoch, self._slot, self._row) > (1, 0, 0)
+
     def save_state(self) -> dict[str, Any]:
         return {"epoch": self._epoch, "slot": self._slot, "row": self._row, "wait": self._wait - self._rank}
 
