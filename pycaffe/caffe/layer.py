@@ -140,7 +140,8 @@ class Layer:
         from .fillers import fill
 
         blob = self.blobs.add_blob(*shape)
-        if filler is not None:
+        # Zeros are there already, and cost no memory until somebody writes.
+        if filler is not None and (filler.type != "constant" or filler.value):
             index = len(self.blobs) - 1
             try:
                 fill(blob.overwrite_cpu_data(), filler, self.run.random(f"{self.name}/{index}").generator())
