@@ -105,7 +105,7 @@ def test_another_reader_goes_on_from_its_state(ranks: int, shuffle: str) -> None
     """The state is rank 0's; each rank goes on with its own rows."""
     fields = f"batch_size: 4 shuffle: {shuffle}"
     caffe.set_solver_count(ranks)
-    for batches in range(8):
+    for batches in (0, 1, 3, 7):
         caffe.set_solver_rank(0)
         caffe.set_random_seed(3)
         first = net(fields)

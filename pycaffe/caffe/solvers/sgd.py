@@ -101,9 +101,12 @@ class SGDSolver(Solver):
     ) -> None:
         """update, on flat arrays whose elements are in one order, whichever it is: chunk by chunk, and large
         ones in several threads, which changes no bit."""
-        chunks = [slice(start, start + CHUNK) for start in range(0, data.size, CHUNK)]
         threads = self.net.run.threads if data.size >= PARALLEL else 1
         scratch = self.net.run.scratch("solver", (threads, 2, min(CHUNK, data.size)))
+        if data.size <= CHUNK:
+            self._update_chunk(data, diff, past, scratch[0], scale, decay, rate)
+            return
+        chunks = [slice(start, start + CHUNK) for start in range(0, data.size, CHUNK)]
 
         def work(thread: int) -> None:
             for part in chunks[thread::threads]:
