@@ -9,7 +9,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from .blob import proto_shape
-from .datum import Datum
+from .datum import Datum, raw_image
 from .errors import DataError
 from .image import PlanarCopy, channels_first, decode
 from .proto import caffe_pb2
@@ -93,12 +93,7 @@ class DataTransformer:
 
     def image(self, datum: Datum) -> np.ndarray:
         """The image in a datum, (C, H, W), uint8 or float32; a view where possible."""
-        if datum.encoded:
-            return self.decode(datum.data)
-        shape = (datum.channels, datum.height, datum.width)
-        if datum.float_data is not None and not len(datum.data):
-            return datum.float_data.reshape(shape)
-        return np.frombuffer(datum.data, np.uint8).reshape(shape)
+        return self.decode(datum.data) if datum.encoded else raw_image(datum)
 
     def decode(self, data: bytes | memoryview) -> np.ndarray:
         """The image in a file's bytes, (C, H, W) uint8, channels blue, green, red as OpenCV has them."""

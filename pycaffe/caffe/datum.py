@@ -66,6 +66,14 @@ class DatumParser:
         known[2][tail] = datum[:4]
 
 
+def raw_image(datum: Datum) -> np.ndarray:
+    """The image of a datum that is not encoded, (C, H, W), uint8 or float32; a view."""
+    shape = (datum.channels, datum.height, datum.width)
+    if datum.float_data is not None and not len(datum.data):
+        return datum.float_data.reshape(shape)
+    return np.frombuffer(datum.data, np.uint8).reshape(shape)
+
+
 def serialize_floats(images: np.ndarray) -> Iterator[bytes]:
     """A serialised Datum with float_data for each image of (N, C, H, W)."""
     head = b"".join(

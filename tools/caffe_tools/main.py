@@ -47,6 +47,18 @@ def extract_features() -> None:
     sys.exit(run(sys.argv[1:], "extract_features"))
 
 
+def convert_mnist_data() -> None:
+    sys.exit(run(sys.argv[1:], "convert_mnist_data"))
+
+
+def convert_mnist_siamese_data() -> None:
+    sys.exit(run(sys.argv[1:], "convert_mnist_siamese_data"))
+
+
+def convert_cifar_data() -> None:
+    sys.exit(run(sys.argv[1:], "convert_cifar_data"))
+
+
 def upgrade_net_proto_text() -> None:
     sys.exit(run(sys.argv[1:], "upgrade_net_proto_text"))
 
