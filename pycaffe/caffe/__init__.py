@@ -13,19 +13,27 @@ from . import layer_types as layer_types
 from .blob import Blob as Blob
 from .callbacks import SolverAction as SolverAction
 from .callbacks import SolverCallback as SolverCallback
+from .classifier import Classifier as Classifier
 from .context import root_solver as root_solver
 from .context import set_device as set_device
 from .context import set_mode_cpu as set_mode_cpu
 from .context import set_mode_gpu as set_mode_gpu
+from .context import set_multiprocess as set_multiprocess
 from .context import set_random_seed as set_random_seed
 from .context import set_solver_count as set_solver_count
 from .context import set_solver_rank as set_solver_rank
 from .context import solver_count as solver_count
 from .context import solver_rank as solver_rank
+from .detector import Detector as Detector
 from .errors import CaffeError as CaffeError
 from .layer import Layer as Layer
 from .layer_registry import layer_type_list as layer_type_list
 from .layer_registry import register_layer as register_layer
+from .logs import init_log as init_log
+from .logs import log as log
+from .logs import set_logging_disabled as set_logging_disabled
+from .nccl import NCCL as NCCL
+from .nccl import has_nccl as has_nccl
 from .net import Net as Net
 from .net_spec import NetSpec as NetSpec
 from .net_spec import layers as layers
@@ -42,4 +50,52 @@ from .solvers import AdamSolver as AdamSolver
 from .solvers import NesterovSolver as NesterovSolver
 from .solvers import RMSPropSolver as RMSPropSolver
 from .solvers import SGDSolver as SGDSolver
+from .timer import Timer as Timer
 from .version import __version__ as __version__
+
+__all__ = [
+    "AdaDeltaSolver",
+    "AdaGradSolver",
+    "AdamSolver",
+    "Blob",
+    "CaffeError",
+    "Classifier",
+    "Detector",
+    "Layer",
+    "NCCL",
+    "NesterovSolver",
+    "Net",
+    "NetSpec",
+    "RMSPropSolver",
+    "SGDSolver",
+    "Solver",
+    "SolverAction",
+    "SolverCallback",
+    "TEST",
+    "TRAIN",
+    "Timer",
+    "__version__",
+    "get_solver",
+    "has_nccl",
+    "init_log",
+    "io",
+    "layer_type_list",
+    "layer_types",
+    "layers",
+    "log",
+    "params",
+    "register_layer",
+    "register_solver",
+    "root_solver",
+    "set_device",
+    "set_logging_disabled",
+    "set_mode_cpu",
+    "set_mode_gpu",
+    "set_multiprocess",
+    "set_random_seed",
+    "set_solver_count",
+    "set_solver_rank",
+    "solver_count",
+    "solver_rank",
+    "to_proto",
+]

@@ -19,7 +19,7 @@ _local = threading.local()
 
 
 def set_mode_cpu() -> None:
-    """Nets built from now on (in this thread, or everywhere when called in the main thread) run on the CPU."""
+    """Nets built from now on (in this thread; everywhere when called in the main thread) run on the CPU."""
     _set_mode(CPU)
 
 
@@ -101,6 +101,10 @@ def set_solver_count(count: int) -> None:
     if count < 1:
         raise ValueError(f"set_solver_count: at least one solver is needed, not {count}")
     _ranks = int(count)
+
+
+def set_multiprocess(several: bool) -> None:
+    """Accepted, and without effect: ranks are processes of their own here, whether it is said or not."""
 
 
 def solver_rank() -> int:

@@ -145,7 +145,7 @@ def _unit_range(pixels: np.ndarray) -> np.ndarray:
     return pixels.astype(np.float32)
 
 
-def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1) -> np.ndarray:
+def resize_image(im: np.ndarray, new_dims: Sequence[int] | np.ndarray, interp_order: int = 1) -> np.ndarray:
     """(H, W, C) resized to new_dims = (height, width), float32. interp_order: 1 bilinear, 0 nearest, for
     1 or 3 channels also 3 bicubic.
 
@@ -168,7 +168,7 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int], interp_order: int = 1)
     return resized.astype(np.float32, copy=False)
 
 
-def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int]) -> np.ndarray:
+def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
     """Ten crops of each image: top left, top right, bottom left, bottom right, middle; then these mirrored.
 
     images: (H, W, C), all of one size. crop_dims: (height, width). Returns (10·N, height, width, C) float32.

@@ -212,12 +212,20 @@ def kernel(layer_type: str, engine: str) -> Callable[[_K], _K]:
     return decorate
 
 
+def gpu_absence() -> str:
+    """Why nothing can run on a GPU here, with the cure, or ""."""
+    if "cuda" not in _engines:
+        return "this installation has no GPU engine"
+    return "" if engine_ready("cuda") else engine_reason("cuda")
+
+
 def preferences(engine_field: str = "", mode: str | None = None) -> tuple[str, ...]:
     """Engines to try, best first, for a layer whose prototxt says `engine: engine_field`.
 
     CAFFE_ENGINE in the environment overrides everything; `reference` there means NumPy alone. On a
     CPU the words CAFFE, CUDNN and Intel's MKL2017 and MKLDNN all mean "the fastest that gives the
-    same numbers"; on a GPU, CAFFE asks for the plain kernels and CUDNN for the library's.
+    same numbers"; on a GPU, CAFFE asks for the plain kernels and CUDNN for the library's. Raises
+    EngineError in GPU mode where there is no GPU to use.
     """
     override = os.environ.get("CAFFE_ENGINE", "")
     if override:
@@ -225,6 +233,12 @@ def preferences(engine_field: str = "", mode: str | None = None) -> tuple[str, .
             raise EngineError(f"CAFFE_ENGINE={override}: no such engine; known: {', '.join(engine_names())}")
         return () if override == REFERENCE else (override,)
     if (mode or context.mode()) == context.GPU:
+        absence = gpu_absence()
+        if absence:
+            raise EngineError(
+                f"Cannot use GPU in CPU-only Caffe: check mode. {absence}; to run on the CPU, call "
+                "caffe.set_mode_cpu(), or leave out caffe.set_mode_gpu()"
+            )
         wanted = ("cuda",) if engine_field == "CAFFE" else ("cudnn", "cuda")
     else:
         wanted = ("onednn",)

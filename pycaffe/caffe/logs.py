@@ -35,6 +35,10 @@ logger = logging.getLogger("caffe")
 SEVERITIES = ("INFO", "WARNING", "ERROR", "FATAL")
 _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
+# Above every level; and the one to return to.
+_SILENT = logging.CRITICAL + 1
+_level_before = logging.NOTSET
+
 # The reader of stderr will not come back: broken pipe, closed terminal, closed descriptor.
 _GONE = (errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO)
 
@@ -248,12 +252,31 @@ def install(options: LogOptions, program: str = "caffe") -> StderrHandler:
     return console
 
 
-def init_log(level: int | None = None) -> None:
+def init_log(level: int | None = None, stderr: bool = True) -> None:
     """Print the log to stderr, from this severity on: 0 everything, 1 warnings, 2 errors, 3 nothing but
-    what is fatal. Without a level, GLOG_minloglevel decides, and 0 without that."""
+    what is fatal. Without a level, GLOG_minloglevel decides, and 0 without that. With stderr=False it goes
+    to files in GLOG_log_dir (else the system's folder for temporary files), and errors to stderr too."""
     options = LogOptions.from_environment()
     minloglevel = options.minloglevel if level is None else int(level)
-    install(LogOptions(logtostderr=True, minloglevel=minloglevel, v=options.v))
+    install(
+        LogOptions(
+            logtostderr=stderr,
+            alsologtostderr=False,
+            minloglevel=minloglevel,
+            v=options.v,
+            log_dir=options.log_dir,
+        )
+    )
+
+
+def set_logging_disabled(disabled: bool) -> None:
+    """Silence this package's log wholly, or let it speak again as it did before."""
+    global _level_before
+    if disabled and logger.level != _SILENT:
+        _level_before = logger.level
+        logger.setLevel(_SILENT)
+    elif not disabled and logger.level == _SILENT:
+        logger.setLevel(_level_before)
 
 
 def log(message: str) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
-from caffe import context, kernels
+from caffe import context
 from caffe.errors import CaffeError, EngineError
+from caffe.kernels import gpu_absence
 from caffe.logs import LogOptions
 
 log = logging.getLogger("caffe.tools")
@@ -139,13 +140,6 @@ def choose_device(gpu: str, solver_mode_gpu: bool = False, device_id: int = 0) -
     log.info("Use GPU with device ID %d", device)
     context.set_device(device)
     context.set_mode_gpu()
-
-
-def gpu_absence() -> str:
-    """Why nothing can run on a GPU here, with the cure, or ""."""
-    if "cuda" not in kernels.engine_names():
-        return "this installation has no GPU engine"
-    return "" if kernels.engine_ready("cuda") else kernels.engine_reason("cuda")
 
 
 def _ordinal(gpu: str) -> int:

@@ -1,0 +1,187 @@
+"""The names that scripts rely on, where they find them, and what importing them costs."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import caffe
+from caffe.errors import EngineError
+
+TINY = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
+
+# Of the original's package; what came to it stands below.
+ORIGINAL = """
+    AdaDeltaSolver AdaGradSolver AdamSolver Classifier Detector Layer NCCL Net NesterovSolver NetSpec
+    RMSPropSolver SGDSolver TEST TRAIN Timer __version__ get_solver has_nccl init_log io layer_type_list
+    layers log params set_device set_logging_disabled set_mode_cpu set_mode_gpu set_multiprocess set_random_seed
+    set_solver_count set_solver_rank solver_count solver_rank to_proto
+""".split()
+OURS = """
+    Blob CaffeError Solver SolverAction SolverCallback layer_types register_layer register_solver root_solver
+""".split()
+
+
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout
+
+
+# -- the surface ------------------------------------------------------------------------------------------
+
+
+def test_the_public_names() -> None:
+    assert sorted(caffe.__all__) == sorted(ORIGINAL + OURS)
+    for name in caffe.__all__:
+        assert getattr(caffe, name) is not None
+
+
+def test_star_import_gives_them() -> None:
+    names: dict[str, object] = {}
+    exec("from caffe import *", names)
+    assert set(caffe.__all__) <= set(names)
+
+
+def test_modules_of_the_original() -> None:
+    """What scripts import by its full name, beside what `import caffe` brings."""
+    code = """
+import caffe
+import caffe.classifier, caffe.coord_map, caffe.detector, caffe.io, caffe.net_spec, caffe.pycaffe
+import caffe.proto.caffe_pb2
+from caffe import layers as L, params as P
+from caffe.proto import caffe_pb2
+from caffe._caffe import BlobVec, Layer, LayerParameter, Net, NCCL, SolverParameter, has_nccl, layer_type_list
+from caffe.pycaffe import Net, SGDSolver, Timer
+assert caffe._caffe.Net is caffe.pycaffe.Net is caffe.Net
+assert caffe.io.caffe_pb2 is caffe.proto.caffe_pb2
+"""
+    run(code)
+
+
+def test_import_brings_no_more_than_it_needs() -> None:
+    code = """
+import sys
+import numpy, google.protobuf.text_format, h5py
+before = {name.partition(".")[0] for name in sys.modules}
+import caffe
+print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
+"""
+    heavy = {
+        "cv2",
+        "matplotlib",
+        "lmdb",
+        "click",
+        "rich",
+        "PIL",
+        "scipy",
+        "skimage",
+        "pandas",
+        "IPython",
+        "torch",
+    }
+    brought = set(run(code).split())
+    assert not brought & heavy
+    assert {name for name in brought if name not in sys.stdlib_module_names} == {"caffe"}
+
+
+def test_layers_and_engines_wait_for_a_net() -> None:
+    code = "import sys, caffe; print(*(n for n in sys.modules if n.startswith('caffe.')))"
+    modules = run(code).split()
+    assert "caffe.net" in modules
+    assert not [n for n in modules if n.startswith(("caffe.layer_types.", "caffe.engines.onednn."))]
+
+
+# -- settings ---------------------------------------------------------------------------------------------
+
+
+def test_gpu_mode_without_a_gpu_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caffe import kernels
+
+    if not kernels.gpu_absence():
+        pytest.skip("this machine has a GPU")
+    monkeypatch.delenv("CAFFE_ENGINE", raising=False)
+    Path("net.prototxt").write_text(TINY)
+    caffe.set_mode_gpu()
+    caffe.set_device(0)
+    with pytest.raises(EngineError, match=r"Cannot use GPU in CPU-only Caffe: check mode.*set_mode_cpu\(\)"):
+        caffe.Net("net.prototxt", caffe.TEST)
+    caffe.set_mode_cpu()
+    caffe.Net("net.prototxt", caffe.TEST)
+
+
+def test_solvers_of_several_processes() -> None:
+    caffe.set_multiprocess(True)
+    caffe.set_solver_count(4)
+    caffe.set_solver_rank(3)
+    assert (caffe.solver_count(), caffe.solver_rank(), caffe.root_solver()) == (4, 3, False)
+
+
+def test_nccl_is_not_here() -> None:
+    assert caffe.has_nccl() is False
+    with pytest.raises(EngineError, match="iter_size"):
+        caffe.NCCL.new_uid()
+    with pytest.raises(EngineError, match=r"has_nccl\(\) is False"):
+        caffe.NCCL(None, "uid")
+
+
+# -- the log ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh_log():
+    logger = logging.getLogger("caffe")
+    handlers, level = logger.handlers[:], logger.level
+    yield logger
+    for handler in logger.handlers[:]:
+        logger.removeHandler(handler)
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+def test_log_lines_and_silence(fresh_log, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("net.prototxt").write_text(TINY)
+    caffe.init_log()
+    caffe.log("hello")
+    caffe.set_logging_disabled(True)
+    caffe.set_logging_disabled(True)
+    caffe.log("unheard")
+    caffe.Net("net.prototxt", caffe.TEST)
+    caffe.set_logging_disabled(False)
+    caffe.set_logging_disabled(False)
+    caffe.log("again")
+    lines = [line.partition("] ")[2] for line in capfd.readouterr().err.splitlines()]
+    assert lines == ["hello", "again"]
+
+
+def test_log_from_a_severity_on_and_into_files(
+    fresh_log, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caffe.init_log(1)
+    caffe.log("information")
+    logging.getLogger("caffe.net").warning("a warning")
+    assert [line[0] for line in capfd.readouterr().err.splitlines()] == ["W"]
+    monkeypatch.setenv("GLOG_log_dir", str(tmp_path))
+    caffe.init_log(0, False)
+    caffe.log("into a file")
+    assert capfd.readouterr().err == ""
+    assert "into a file" in (tmp_path / "caffe.INFO").read_text()
+
+
+# -- modules that are not worth a file of their own -------------------------------------------------------
+
+
+def test_weights_in_and_out_by_the_names_of_the_compiled_module() -> None:
+    from caffe._caffe import BlobVec
+
+    blobs = BlobVec()
+    blob = blobs.add_blob(2, 3)
+    blob.data[...] = 1
+    assert len(blobs) == 1 and blobs[0].data.sum() == 6 and isinstance(blob, caffe.Blob)
+    assert np.asarray(blobs[0].diff).shape == (2, 3)
