@@ -53,7 +53,7 @@ class LabelledScores:
     """Scores with `classes` numbers along an axis, and one label at each position of the other axes.
 
     view: the scores' shape as (O, C), or (O, C, I) when I is not 1: before, along and after the axis.
-    labels_shape: (O,) or (O, I). items: O. positions: O · I.
+    blocks: (O, C, I). labels_shape: (O,) or (O, I). items: O. positions: O · I.
     Raises ShapeError unless there is one label per position and at least one class, LayerError for an
     axis outside.
     """
@@ -74,6 +74,7 @@ class LabelledScores:
         self.classes, self.items, self.positions = classes, outer, outer * inner
         self.labels_shape = (outer,) if inner == 1 else (outer, inner)
         self.view = (outer, classes, *self.labels_shape[1:])
+        self.blocks = (outer, classes, inner)
         self._stride = inner
         self._first = (np.arange(outer)[:, None] * (classes * inner) + np.arange(inner)).reshape(-1)
 

@@ -98,6 +98,8 @@ class SoftmaxClassLoss(LossLayer):
 
     bottom[0]: scores with C classes along `axis`; bottom[1]: one label per position outside it.
     top[1], if there: p̂. No gradient flows back from it.
+    For kernels: score_blocks, (before, along, after the axis) of the scores; ignore_label, or None; and after
+    read_labels, divisor: what the summed loss is divided by.
     """
 
     exact_num_top = None
@@ -108,7 +110,7 @@ class SoftmaxClassLoss(LossLayer):
         """Read what is common to these layers; axis: from the layer's own message."""
         param = self.layer_param.loss_param
         self._axis = axis
-        self._ignore_label = param.ignore_label if param.HasField("ignore_label") else None
+        self.ignore_label = param.ignore_label if param.HasField("ignore_label") else None
         self._normalizer = Normalizer(param)
         if len(top) > 1 and any(self.layer_param.loss_weight[1:]):
             raise self.error(
@@ -121,23 +123,29 @@ class SoftmaxClassLoss(LossLayer):
         self._prob = np.zeros(self._scores.view, bottom[0].dtype)
         self._labels = np.zeros(self._scores.positions, np.intp)
         self._counted: np.ndarray | None = None
-        self._divisor = 1.0
+        self.divisor = 1.0
+        self.score_blocks = self._scores.blocks
         if len(top) > 1:
             top[1].reshape_like(bottom[0])
 
     def compute_probabilities(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        """Fill _prob (as _scores.view), _labels and _counted (flat), _divisor, and top[1]."""
+        """Fill _prob (as _scores.view), what read_labels does, and top[1]."""
         layout, prob = self._scores, self._prob
         scores = bottom[0].cpu_data().reshape(layout.view)
         np.subtract(scores, np.maximum.reduce(scores, axis=1, keepdims=True), out=prob)
         np.exp(prob, out=prob)
         np.divide(prob, np.add.reduce(prob, axis=1, keepdims=True), out=prob)
-        self._labels, self._counted = read_labels(
-            self, bottom[1], layout.classes, self._ignore_label, "loss_param"
-        )
-        self._divisor = self._normalizer(layout.items, layout.positions, self._counted)
+        self.read_labels(bottom[1])
         if len(top) > 1:
             top[1].overwrite_cpu_data()[...] = prob.reshape(top[1].shape)
+
+    def read_labels(self, labels: Blob) -> None:
+        """Check the labels; fill _labels and _counted (flat), and divisor. Raises LabelError."""
+        layout = self._scores
+        self._labels, self._counted = read_labels(
+            self, labels, layout.classes, self.ignore_label, "loss_param"
+        )
+        self.divisor = self._normalizer(layout.items, layout.positions, self._counted)
 
     def zero_ignored(self, values: np.ndarray) -> None:
         """Clear values, seen as _scores.view, at ignored positions."""

@@ -37,28 +37,38 @@ class AccuracyLayer(Layer):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.accuracy_param
-        self._top_k = param.top_k
-        self._ignore_label = param.ignore_label if param.HasField("ignore_label") else None
+        self.top_k = param.top_k
+        self.ignore_label = param.ignore_label if param.HasField("ignore_label") else None
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.refuse_in_place(bottom, top)
         axis = self.layer_param.accuracy_param.axis
         self._scores = LabelledScores(self, bottom[0], bottom[1], axis, "label")
-        if not 1 <= self._top_k <= self._scores.classes:
+        if not 1 <= self.top_k <= self._scores.classes:
             raise self.error(
                 "top_k must be less than or equal to the number of classes, and at least 1: top_k is "
-                f"{self._top_k}, there are {self._scores.classes} classes"
+                f"{self.top_k}, there are {self._scores.classes} classes"
             )
+        self.score_blocks = self._scores.blocks
         top[0].reshape(())
         if len(top) > 1:
             top[1].reshape((self._scores.classes,))
 
+    def _read_labels(self, labels: Blob) -> tuple[np.ndarray, np.ndarray | None]:
+        return read_labels(self, labels, self._scores.classes, self.ignore_label, "accuracy_param")
+
+    def count_labels(self, labels: Blob) -> int:
+        """Check the labels; how many are not ignored. For kernels, as score_blocks, top_k and ignore_label
+        are."""
+        classes, counted = self._read_labels(labels)
+        return classes.size if counted is None else int(np.count_nonzero(counted))
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layout, scores = self._scores, bottom[0].cpu_data()
-        labels, counted = read_labels(self, bottom[1], layout.classes, self._ignore_label, "accuracy_param")
+        labels, counted = self._read_labels(bottom[1])
         labelled = scores.reshape(-1)[layout.index(labels)].reshape(layout.labels_shape)
         rivals = np.count_nonzero(scores.reshape(layout.view) >= labelled[:, None], axis=1).reshape(-1)
-        right = (rivals <= self._top_k) & (rivals > 0)
+        right = (rivals <= self.top_k) & (rivals > 0)
         if counted is not None:
             right, labels = right[counted], labels[counted]
         top[0].overwrite_cpu_data()[...] = np.count_nonzero(right) / max(labels.size, 1)

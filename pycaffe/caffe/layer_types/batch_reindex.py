@@ -35,7 +35,7 @@ class BatchReindexLayer(Layer):
             )
         top[0].reshape((bottom[1].shape[0], *bottom[0].shape[1:]))
 
-    def _items(self, bottom: Sequence[Blob]) -> np.ndarray:
+    def items(self, bottom: Sequence[Blob]) -> np.ndarray:
         numbers, count = bottom[1].cpu_data(), bottom[0].shape[0]
         outside = ~((numbers > -1) & (numbers < count))
         if outside.any():
@@ -47,7 +47,7 @@ class BatchReindexLayer(Layer):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         np.take(
-            bottom[0].cpu_data(), self._items(bottom), axis=0, out=top[0].overwrite_cpu_data(), mode="clip"
+            bottom[0].cpu_data(), self.items(bottom), axis=0, out=top[0].overwrite_cpu_data(), mode="clip"
         )
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
@@ -58,7 +58,7 @@ class BatchReindexLayer(Layer):
             )
         if not propagate_down[0]:
             return
-        diff, items = bottom[0].overwrite_cpu_diff(), self._items(bottom)
+        diff, items = bottom[0].overwrite_cpu_diff(), self.items(bottom)
         diff.fill(0)
         # In turn the first copy of every item, the second of those that have one, and so on.
         order = np.argsort(items, kind="stable")

@@ -51,18 +51,18 @@ class CropLayer(Layer):
                     ShapeError,
                 )
         top[0].reshape((*source[:axis], *like[axis : len(source)]))
-        self._part = (
+        self.part = (
             *[slice(None)] * axis,
             *(slice(offset, offset + like[i]) for i, offset in enumerate(offsets, axis)),
         )
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        top[0].overwrite_cpu_data()[...] = bottom[0].cpu_data()[self._part]
+        top[0].overwrite_cpu_data()[...] = bottom[0].cpu_data()[self.part]
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         if propagate_down[0]:
             diff = bottom[0].overwrite_cpu_diff()
             diff.fill(0)
-            diff[self._part] = top[0].cpu_diff()
+            diff[self.part] = top[0].cpu_diff()
         if propagate_down[1]:
             bottom[1].overwrite_cpu_diff().fill(0)

@@ -46,12 +46,12 @@ class EmbedLayer(Layer):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         y = top[0].overwrite_cpu_data().reshape(-1, self.num_output)
-        # The mode matters only for speed: _indices has checked the range.
-        np.take(self.blobs[0].cpu_data(), self._indices(bottom[0]), axis=0, out=y, mode="clip")
+        # The mode matters only for speed: indices has checked the range.
+        np.take(self.blobs[0].cpu_data(), self.indices(bottom[0]), axis=0, out=y, mode="clip")
         if self.bias_term:
             y += self.blobs[1].cpu_data()
 
-    def _indices(self, bottom: Blob) -> np.ndarray:
+    def indices(self, bottom: Blob) -> np.ndarray:
         values = bottom.cpu_data().reshape(-1)
         with np.errstate(invalid="ignore"):  # NaN and infinity become some integer, which they do not equal
             indices = values.astype(np.intp)
@@ -75,7 +75,7 @@ class EmbedLayer(Layer):
         dy = top[0].cpu_diff().reshape(-1, self.num_output)
         if self.param_propagate_down[0] and len(dy):
             # Rows of equal index side by side, each run summed at once.
-            indices = self._indices(bottom[0])
+            indices = self.indices(bottom[0])
             order = np.argsort(indices, kind="stable")
             rows, starts = np.unique(indices[order], return_index=True)
             self.blobs[0].mutable_cpu_diff()[rows] += np.add.reduceat(dy[order], starts, axis=0)

@@ -52,16 +52,16 @@ class FilterLayer(Layer):
                     f"bottom[{i}] has shape {blob.shape}, the selector {selector.shape}",
                     ShapeError,
                 )
-        self._kept = np.flatnonzero(selector.cpu_data())
-        if self._first and not self._kept.size:
-            self._kept = np.arange(selector.shape[0])
+        self.kept = np.flatnonzero(selector.cpu_data())
+        if self._first and not self.kept.size:
+            self.kept = np.arange(selector.shape[0])
         self._first = False
         for blob, source in zip(top, filtered, strict=True):
-            blob.reshape((self._kept.size, *source.shape[1:]))
+            blob.reshape((self.kept.size, *source.shape[1:]))
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for blob, source in zip(top, bottom, strict=False):
-            np.take(source.cpu_data(), self._kept, axis=0, out=blob.overwrite_cpu_data(), mode="clip")
+            np.take(source.cpu_data(), self.kept, axis=0, out=blob.overwrite_cpu_data(), mode="clip")
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         if propagate_down[-1]:
@@ -73,4 +73,4 @@ class FilterLayer(Layer):
             if wanted:
                 diff = source.overwrite_cpu_diff()
                 diff.fill(0)
-                diff[self._kept] = blob.cpu_diff()
+                diff[self.kept] = blob.cpu_diff()

@@ -91,7 +91,7 @@ class InfogainLossLayer(SoftmaxClassLoss):
         self._rows = np.moveaxis(matrix[self._labels.reshape(self._scores.labels_shape)], -1, 1)
         gain = self._rows * np.log(np.maximum(self._prob, _FLOOR))
         self.zero_ignored(gain)
-        top[0].overwrite_cpu_data()[...] = -gain.sum() / self._divisor
+        top[0].overwrite_cpu_data()[...] = -gain.sum() / self.divisor
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)
@@ -105,5 +105,5 @@ class InfogainLossLayer(SoftmaxClassLoss):
         diff = bottom[0].overwrite_cpu_diff().reshape(self._scores.view)
         np.multiply(self._prob, np.add.reduce(self._rows, axis=1, keepdims=True), out=diff)
         diff -= self._rows
-        diff *= top[0].cpu_diff().item() / self._divisor
+        diff *= top[0].cpu_diff().item() / self.divisor
         self.zero_ignored(diff)

@@ -32,7 +32,7 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.loss_param
-        self._ignore_label = param.ignore_label if param.HasField("ignore_label") else None
+        self.ignore_label = param.ignore_label if param.HasField("ignore_label") else None
         self._normalizer = Normalizer(param, default=caffe_pb2.LossParameter.BATCH_SIZE)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -44,12 +44,17 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
                 ShapeError,
             )
         self._counted: np.ndarray | None = None
-        self._divisor = 1.0
+        self.divisor = 1.0
+
+    def count_targets(self, bottom: Sequence[Blob]) -> None:
+        """Fill _counted (flat; None without ignore_label) and divisor, by which the sum is divided."""
+        if self.ignore_label is not None:
+            self._counted = np.trunc(bottom[1].cpu_data().reshape(-1)) != self.ignore_label
+        self.divisor = self._normalizer(bottom[0].shape[0], bottom[0].count, self._counted)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, t = bottom[0].cpu_data().reshape(-1), bottom[1].cpu_data().reshape(-1)
-        if self._ignore_label is not None:
-            self._counted = np.trunc(t) != self._ignore_label
+        self.count_targets(bottom)
         # -log(1 - p̂) = max(x, 0) + log(1 + e^-|x|): no exponential overflows.
         losses, term = self.run.scratch("sigmoid_cross_entropy", (2, x.size), x.dtype)
         np.abs(x, out=losses)
@@ -60,8 +65,7 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
         losses -= np.multiply(x, t, out=term)
         if self._counted is not None:
             losses = losses[self._counted]
-        self._divisor = self._normalizer(bottom[0].shape[0], x.size, self._counted)
-        top[0].overwrite_cpu_data()[...] = losses.sum() / self._divisor
+        top[0].overwrite_cpu_data()[...] = losses.sum() / self.divisor
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)
@@ -75,6 +79,6 @@ class SigmoidCrossEntropyLossLayer(LossLayer):
         diff *= 0.5
         diff += 0.5
         diff -= t
-        diff *= top[0].cpu_diff().item() / self._divisor
+        diff *= top[0].cpu_diff().item() / self.divisor
         if self._counted is not None:
             np.copyto(diff, 0, where=~self._counted)

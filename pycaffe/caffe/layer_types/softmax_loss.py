@@ -47,13 +47,13 @@ class SoftmaxWithLossLayer(SoftmaxClassLoss):
         likelihood = np.maximum(self._prob.reshape(-1)[self._index], _FLOOR)
         if self._counted is not None:
             likelihood = likelihood[self._counted]
-        top[0].overwrite_cpu_data()[...] = -np.log(likelihood, out=likelihood).sum() / self._divisor
+        top[0].overwrite_cpu_data()[...] = -np.log(likelihood, out=likelihood).sum() / self.divisor
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)
         if not propagate_down[0]:
             return
-        scale = top[0].cpu_diff().item() / self._divisor
+        scale = top[0].cpu_diff().item() / self.divisor
         diff = bottom[0].overwrite_cpu_diff().reshape(self._scores.view)
         np.multiply(self._prob, scale, out=diff)
         diff.reshape(-1)[self._index] -= scale
