@@ -1,7 +1,8 @@
 """From cuda_kernels/*.cu to functions that Python calls: nvcc, a cache of its output on disk, and launches.
 
-A kernel's parameters are read off its text, so that each argument is passed as the type that the kernel wants. The first
-is by convention `int n`: the number of threads that have work (`elements`), or of rows, one block each (`rows`).
+A kernel's parameters are read off its text, so that each argument is passed as the type that the kernel
+wants. The first is by convention `int n`: the number of threads that have work (`elements`), or of rows, one
+block each (`rows`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Function:
         self.name = name
         handle.prepare(letters)
         device = driver.device()
-        self._call, self._device, self._error = handle.prepared_async_call, device, device.driver.Error
+        self._call, self._error = handle.prepared_async_call, device.driver.Error
         self._most = device.processors * _BLOCKS_PER_PROCESSOR
 
     def elements(self, n: int, *arguments: Any) -> None:
@@ -66,7 +67,8 @@ class Function:
             self._launch(min(-(-n // THREADS), self._most), THREADS, n, *arguments)
 
     def rows(self, n: int, length: int, *arguments: Any) -> None:
-        """Launch n blocks, or fewer that loop, each for a row of that length: with a power of two of threads."""
+        """Launch n blocks, or fewer that loop, each for a row of that length: with a power of two of
+        threads."""
         if n:
             threads = 32
             while threads < length and threads < THREADS:
@@ -78,8 +80,9 @@ class Function:
         return max(1, min(-(-n // THREADS), self._most))
 
     def _launch(self, grid: int, threads: int, *arguments: Any) -> None:
+        device = driver.device()
         try:
-            self._call((grid, 1), (threads, 1, 1), self._device.stream, *arguments)
+            self._call((grid, 1), (threads, 1, 1), device.stream, *arguments)
         except self._error as error:
             raise driver.failure(f"kernel {self.name}", error) from error
 
@@ -109,13 +112,15 @@ def module(stem: str) -> Module:
     return Module(stem)
 
 
-# -- compiling ---------------------------------------------------------------------------------------------------------
+# -- compiling
+# ---------------------------------------------------------------------------------------------------------
 
 
 def cubin(path: Path, text: str) -> bytes:
     """Machine code for this process's device: from the cache, else from nvcc.
 
-    Raises EngineError when there is no nvcc, or with its message (file and line) when the text does not compile.
+    Raises EngineError when there is no nvcc, or with its message (file and line) when the text does not
+    compile.
     """
     major, minor = driver.device().capability
     nvcc, version = _nvcc()
@@ -148,7 +153,11 @@ def _store(path: Path, image: bytes) -> None:
         partial.write_bytes(image)
         partial.replace(path)
     except OSError as error:
-        log.warning("compiled kernels cannot be kept in %s (%s): set XDG_CACHE_HOME to a folder that can be written", path.parent, error)  # fmt: skip
+        log.warning(
+            "compiled kernels cannot be kept in %s (%s): set XDG_CACHE_HOME to a folder that can be written",
+            path.parent,
+            error,
+        )
 
 
 def _cache_folder() -> Path:
@@ -168,6 +177,7 @@ def _nvcc() -> tuple[str, str]:
             if done.returncode == 0:
                 return path, done.stdout.strip().splitlines()[-1]
     raise EngineError(
-        "the GPU engine compiles its kernels with nvcc, which is not in PATH, CUDA_HOME/bin or /usr/local/cuda/bin: install the "
+        "the GPU engine compiles its kernels with nvcc, which is not in PATH, CUDA_HOME/bin or "
+        "/usr/local/cuda/bin: install the "
         "CUDA toolkit, or set CAFFE_NVCC to nvcc's path"
     )

@@ -1,7 +1,7 @@
 """Matrix products by cuBLAS, through its C API.
 
-float32 products are exact to float32's rounding unless CAFFE_TF32=1 allows TensorFloat-32 (10 bits of mantissa, several
-times faster on tensor cores).
+float32 products are exact to float32's rounding unless CAFFE_TF32=1 allows TensorFloat-32 (10 bits of
+mantissa, several times faster on tensor cores).
 """
 
 from __future__ import annotations
@@ -18,8 +18,16 @@ from . import driver
 log = logging.getLogger("caffe.engine")
 
 _DEFAULT_MATH, _TF32_MATH = 0, 3
-_STATUS = {1: "not initialised", 3: "out of memory", 7: "invalid value", 8: "not supported by this GPU", 11: "mapping error",
-           13: "execution failed", 14: "internal error", 15: "not supported"}  # fmt: skip
+_STATUS = {
+    1: "not initialised",
+    3: "out of memory",
+    7: "invalid value",
+    8: "not supported by this GPU",
+    11: "mapping error",
+    13: "execution failed",
+    14: "internal error",
+    15: "not supported",
+}
 
 
 def wants_tf32() -> bool:
@@ -36,7 +44,8 @@ def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.C
         except OSError as error:
             tried.append(str(error))
     raise EngineError(
-        f"the GPU engine needs lib{name} ({'; '.join(tried)}): install the CUDA toolkit, or pip install {package} and put its "
+        f"the GPU engine needs lib{name} ({'; '.join(tried)}): install the CUDA toolkit, or pip install "
+        f"{package} and put its "
         "lib folder into LD_LIBRARY_PATH"
     )
 
@@ -58,13 +67,41 @@ class Cublas:
         self._one, self._zero = ctypes.c_float(1), ctypes.c_float(0)
         integer, pointer, long = ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong
         dll.cublasSgemm_v2.argtypes = [
-            pointer, integer, integer, integer, integer, integer, pointer, pointer, integer, pointer, integer, pointer,
-            pointer, integer,
-        ]  # fmt: skip
+            pointer,
+            integer,
+            integer,
+            integer,
+            integer,
+            integer,
+            pointer,
+            pointer,
+            integer,
+            pointer,
+            integer,
+            pointer,
+            pointer,
+            integer,
+        ]
         dll.cublasSgemmStridedBatched.argtypes = [
-            pointer, integer, integer, integer, integer, integer, pointer, pointer, integer, long, pointer, integer, long,
-            pointer, pointer, integer, long, integer,
-        ]  # fmt: skip
+            pointer,
+            integer,
+            integer,
+            integer,
+            integer,
+            integer,
+            pointer,
+            pointer,
+            integer,
+            long,
+            pointer,
+            integer,
+            long,
+            pointer,
+            pointer,
+            integer,
+            long,
+            integer,
+        ]
         log.info(
             "GPU engine: %s; cuBLAS %s%s", driver.describe(), self.version, ", TF32" if wants_tf32() else ""
         )
@@ -91,26 +128,68 @@ class Cublas:
         ta: bool = False,
         tb: bool = False,
     ) -> None:
-        """c (m, n) = a (m, k) · b (k, n) + beta · c. ta: a is stored as (k, m); tb: b as (n, k). beta: 0 or 1."""
+        """c (m, n) = a (m, k) · b (k, n) + beta · c. ta: a is stored as (k, m); tb: b as (n, k). beta: 0
+        or 1."""
         if not m * n:
             return
+        driver.device()
         status = self._dll.cublasSgemm_v2(
-            self._handle, int(tb), int(ta), n, m, k, ctypes.byref(self._one), b, max(1, k if tb else n), a,
-            max(1, m if ta else k), self._factor(beta), c, n,
-        )  # fmt: skip
+            self._handle,
+            int(tb),
+            int(ta),
+            n,
+            m,
+            k,
+            ctypes.byref(self._one),
+            b,
+            max(1, k if tb else n),
+            a,
+            max(1, m if ta else k),
+            self._factor(beta),
+            c,
+            n,
+        )
         self._check("cublasSgemm", status)
 
     def batched(
-        self, a: int, b: int, c: int, m: int, n: int, k: int, steps: tuple[int, int, int], count: int, beta: float = 0,
-        ta: bool = False, tb: bool = False,
-    ) -> None:  # fmt: skip
-        """gemm for count matrices whose starts are `steps` floats apart in a, b and c; 0 uses the same one each time."""
+        self,
+        a: int,
+        b: int,
+        c: int,
+        m: int,
+        n: int,
+        k: int,
+        steps: tuple[int, int, int],
+        count: int,
+        beta: float = 0,
+        ta: bool = False,
+        tb: bool = False,
+    ) -> None:
+        """gemm for count matrices whose starts are `steps` floats apart in a, b and c; 0 uses the same one
+        each time."""
         if not m * n * count:
             return
+        driver.device()
         status = self._dll.cublasSgemmStridedBatched(
-            self._handle, int(tb), int(ta), n, m, k, ctypes.byref(self._one), b, max(1, k if tb else n), steps[1], a,
-            max(1, m if ta else k), steps[0], self._factor(beta), c, n, steps[2], count,
-        )  # fmt: skip
+            self._handle,
+            int(tb),
+            int(ta),
+            n,
+            m,
+            k,
+            ctypes.byref(self._one),
+            b,
+            max(1, k if tb else n),
+            steps[1],
+            a,
+            max(1, m if ta else k),
+            steps[0],
+            self._factor(beta),
+            c,
+            n,
+            steps[2],
+            count,
+        )
         self._check("cublasSgemmStridedBatched", status)
 
 

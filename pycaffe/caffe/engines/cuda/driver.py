@@ -1,8 +1,8 @@
 """The CUDA driver through PyCUDA: loading it, the one device of this process, and what its errors mean.
 
-PyCUDA is imported here, once, when the first net prefers the engine. The device's primary context is used, so that
-cuBLAS and NCCL share it; it is pushed in each thread that comes along, and popped when the thread or the process ends
-(PyCUDA aborts a process whose contexts are still pushed).
+PyCUDA is imported here, once, when the first net prefers the engine. The device's primary context is used, so
+that cuBLAS and NCCL share it; it is pushed in each thread that comes along, and popped when the thread or the
+process ends (PyCUDA aborts a process whose contexts are still pushed).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def load() -> Any:
 
 def _import() -> Any:
     try:
-        import pycuda.driver as driver
+        import pycuda.driver as driver  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise EngineError(f"the GPU engine needs PyCUDA ({error}): {_INSTALL}") from error
     except ImportError as error:
         if "libcuda" in str(error):
             raise EngineError(
-                f"PyCUDA is installed, but NVIDIA's driver is not ({error}): install the driver for this GPU, and in a "
-                "container start it with --gpus all"
+                f"PyCUDA is installed, but NVIDIA's driver is not ({error}): install the driver for this "
+                "GPU, and in a container start it with --gpus all"
             ) from error
         raise EngineError(f"PyCUDA cannot be loaded ({error}): reinstall it, {_INSTALL}") from error
     try:
@@ -55,8 +55,10 @@ def _import() -> Any:
         if "no_device" in str(error).lower() or "no cuda-capable device" in str(error).lower():
             raise EngineError(f"{_no_device()} ({error})") from error
         raise EngineError(
-            f"NVIDIA's driver is installed but cannot be used ({error}): `nvidia-smi` tells more; a driver that was just "
-            "updated needs a restart, and its version must be new enough for the CUDA toolkit that PyCUDA was built with"
+            f"NVIDIA's driver is installed but cannot be used ({error}): `nvidia-smi` tells more; a driver "
+            "that was just "
+            "updated needs a restart, and its version must be new enough for the CUDA toolkit that PyCUDA "
+            "was built with"
         ) from error
     if count == 0:
         raise EngineError(_no_device())
@@ -109,7 +111,8 @@ class Device:
         count = driver.Device.count()
         if ordinal >= count:
             raise EngineError(
-                f"there is no GPU {ordinal}: this machine has {count}, numbered from 0 (`caffe device_query` lists them)"
+                f"there is no GPU {ordinal}: this machine has {count}, numbered from 0 (`caffe "
+                "device_query` lists them)"
             )
         self.ordinal = ordinal
         self.driver = driver
@@ -122,7 +125,8 @@ class Device:
             self.context = self.handle.retain_primary_context()
         except driver.Error as error:
             raise EngineError(
-                f"GPU {ordinal} ({self.name}) cannot be used: {error}. Is it in exclusive mode, or its memory full? "
+                f"GPU {ordinal} ({self.name}) cannot be used: {error}. Is it in exclusive mode, or its "
+                "memory full? "
                 "(`nvidia-smi`)"
             ) from error
         self._local = threading.local()
@@ -162,7 +166,8 @@ def device() -> Device:
     global _device
     if _forked:
         raise ForkError(
-            "this process was forked after the GPU was used, and a GPU's context does not come along: use the 'spawn' start "
+            "this process was forked after the GPU was used, and a GPU's context does not come along: use "
+            "the 'spawn' start "
             "method of multiprocessing, or build the first net in the child"
         )
     current = _device
@@ -174,10 +179,12 @@ def device() -> Device:
 
 
 def check_device() -> None:
-    """Raises EngineError when `set_device` has asked for another device than the one that this process uses."""
+    """Raises EngineError when `set_device` has asked for another device than the one that this process
+    uses."""
     if _device is not None and _device.ordinal != context.device():
         raise EngineError(
-            f"this process uses GPU {_device.ordinal} already, so set_device({context.device()}) comes too late: call it before "
+            f"this process uses GPU {_device.ordinal} already, so set_device({context.device()}) comes too "
+            "late: call it before "
             "the first net is built, or use one process per GPU"
         )
 
@@ -188,7 +195,8 @@ def failure(what: str, error: Exception) -> EngineError:
     cure = ""
     if "illegal" in text or "launch" in text.lower():
         cure = (
-            "; a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 in the environment names the right one, and "
+            "; a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 in the environment names "
+            "the right one, and "
             "compute-sanitizer its address. The GPU cannot be used by this process any more"
         )
     return EngineError(f"GPU: {what} failed: {text}{cure}")
@@ -205,6 +213,7 @@ def describe() -> str:
         memory = memory_text(handle.total_memory())
         processors = handle.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
         lines.append(
-            f"GPU {ordinal}: {handle.name()}, compute capability {major}.{minor}, {processors} multiprocessors, {memory}"
+            f"GPU {ordinal}: {handle.name()}, compute capability {major}.{minor}, {processors} "
+            f"multiprocessors, {memory}"
         )
     return "; ".join(lines)

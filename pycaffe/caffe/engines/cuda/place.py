@@ -1,7 +1,8 @@
 """Where the GPU's arrays live: device memory in C order, from a pool; and the copies to and from the host.
 
-A layout is the number of elements. All copies and kernels run on one stream, so that memory which one kernel has done with
-may be given to the next at once. Host arrays that are copied again and again are pinned, which doubles the speed of a copy.
+A layout is the number of elements. All copies and kernels run on one stream, so that memory which one kernel
+has done with may be given to the next at once. Host arrays that are copied again and again are pinned, which
+doubles the speed of a copy.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ class Pool:
         except device.driver.MemoryError as error:
             free, total = device.memory()
             raise EngineError(
-                f"out of memory on GPU {device.ordinal} ({device.name}): {memory_text(size)} more were needed, "
-                f"{memory_text(free)} of {memory_text(total)} are free. Use a smaller batch_size with a larger iter_size, or end "
+                f"out of memory on GPU {device.ordinal} ({device.name}): {memory_text(size)} more were "
+                "needed, "
+                f"{memory_text(free)} of {memory_text(total)} are free. Use a smaller batch_size with a "
+                "larger iter_size, or end "
                 "what else runs on this GPU (`nvidia-smi`)"
             ) from error
 
@@ -156,7 +159,8 @@ class CudaPlace:
 
 
 class _Pin:
-    """A host array that may be page-locked. registered: None before the attempt, then whether it succeeded."""
+    """A host array that may be page-locked. registered: None before the attempt, then whether it
+    succeeded."""
 
     def __init__(self, address: int, nbytes: int):
         self.address, self.nbytes = address, nbytes
@@ -167,7 +171,7 @@ class _Pin:
         # An array of its own over the same memory, which keeps nothing alive.
         raw = (ctypes.c_byte * self.nbytes).from_address(self.address)
         try:
-            self._memory = device.driver.register_host_memory(np.frombuffer(raw, np.uint8))
+            self._memory = device.driver.register_host_memory(np.ctypeslib.as_array(raw))
             self.registered = True
         except device.driver.Error:  # too much is locked already: the copy is slower, and as right
             self.registered = False
@@ -181,7 +185,8 @@ class _Pin:
 PLACE = CudaPlace()
 
 
-# -- what kernels ask for: addresses ------------------------------------------------------------------------------------
+# -- what kernels ask for: addresses
+# ------------------------------------------------------------------------------------
 
 
 def read(mem: SyncedMem) -> int:
