@@ -15,11 +15,12 @@ from hypothesis import settings
 
 import fake_engine
 from caffe import context, kernels
+from cuda_emulation import emulation
 
 SEED = 1701
 
 # An engine joins here; its test bodies are there already.
-ENGINES = (kernels.REFERENCE, fake_engine.ENGINE)
+ENGINES = (kernels.REFERENCE, fake_engine.ENGINE, "cuda")
 
 # Repeatable and bounded; `scripts/test full` looks further.
 settings.register_profile("usual", derandomize=True, max_examples=50, deadline=None, database=None)
@@ -34,10 +35,21 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     Where an engine cannot run, the test is skipped with the reason and cure that the engine gives.
     """
     name: str = request.param
+    if name == "cuda":
+        use_gpu()
     if not kernels.engine_ready(name):
         pytest.skip(kernels.engine_reason(name))
     monkeypatch.setenv("CAFFE_ENGINE", name)
     return name
+
+
+def use_gpu() -> None:
+    """Use the GPU here, or else the emulated one; skip the test where there is neither."""
+    if not emulation.real_gpu():
+        reason = emulation.activate()
+        if reason:
+            pytest.skip(reason)
+    import caffe.engines  # noqa: F401
 
 
 @pytest.fixture
