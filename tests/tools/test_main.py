@@ -173,6 +173,15 @@ def test_shim_makes_the_tree_that_scripts_expect(cli, tmp_path):
         assert version.stdout == "caffe version 1.0.0\n", version.stderr
         assert os.access(root / tools / "convert_imageset", os.X_OK)
         assert os.access(root / tools / "caffe.bin", os.X_OK)
+    for example in (
+        "mnist/convert_mnist_data",
+        "siamese/convert_mnist_siamese_data",
+        "cifar10/convert_cifar_data",
+    ):
+        done = subprocess.run(
+            [root / "build/examples" / f"{example}.bin", "--help"], capture_output=True, text=True, timeout=60
+        )
+        assert example.partition("/")[2] in done.stdout
     code = f"import sys; sys.path.insert(0, {str(root / 'python')!r}); import caffe; print(caffe.__file__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert found.stdout.strip() == str(root / "python/caffe/__init__.py"), found.stderr

@@ -34,12 +34,19 @@ _PROGRAMS = {
     },
 }
 
+# Programs of the original's build/examples, below folders of their own.
+_EXAMPLES = {
+    "mnist": "convert_mnist_data",
+    "cifar10": "convert_cifar_data",
+    "siamese": "convert_mnist_siamese_data",
+}
+
 
 @click.command("shim")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
-    """Write build/tools, .build_release/tools and python/caffe below FOLDER, all pointing at this
-    installation of Python and pycaffe.
+    """Write build/tools, build/examples, the same in .build_release, and python/caffe below FOLDER, all
+    pointing at this installation of Python and pycaffe.
 
     Scripts that say $CAFFE_ROOT/build/tools/caffe, or put $CAFFE_ROOT/python on Python's path, work with
     FOLDER as CAFFE_ROOT. Files of another Caffe are never overwritten.
@@ -48,7 +55,7 @@ def command(folder: Path) -> None:
         write(folder)
     except OSError as error:
         raise CaffeError(f"cannot write {error.filename or folder}: {error.strerror}") from error
-    click.echo(f"Wrote build/tools, .build_release/tools and python/caffe. CAFFE_ROOT={folder.resolve()}")
+    click.echo(f"Wrote build, .build_release and python/caffe. CAFFE_ROOT={folder.resolve()}")
 
 
 def write(folder: Path) -> None:
@@ -60,11 +67,17 @@ def write(folder: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(package, target_is_directory=True)
-    for tools in (folder / "build" / "tools", folder / ".build_release" / "tools"):
-        tools.mkdir(parents=True, exist_ok=True)
+    for build in (folder / "build", folder / ".build_release"):
         for name, command in _PROGRAMS.items():
-            for path in (tools / name, tools / f"{name}.bin"):
-                _write_program(path, command)
+            _write_programs(build / "tools" / name, command)
+        for example, name in _EXAMPLES.items():
+            _write_programs(build / "examples" / example / name, name)
+
+
+def _write_programs(path: Path, command: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for spelled in (path, path.with_name(f"{path.name}.bin")):
+        _write_program(spelled, command)
 
 
 def _write_program(path: Path, command: str) -> None:
