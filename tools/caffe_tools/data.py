@@ -36,7 +36,7 @@ def command() -> None:
 
 
 def _arguments(function: Callable[..., None]) -> Callable[..., None]:
-    """FOLDER, --from and --backend."""
+    """FOLDER, --from, --backend and --force."""
     source = click.Path(exists=True, file_okay=False, path_type=Path)
     for decorate in (
         click.option(
@@ -46,6 +46,7 @@ def _arguments(function: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="The kind of database.",
         ),
+        click.option("--force", is_flag=True, help="Replace databases that are there already."),
         click.option(
             "--from", "source", type=source, help="A folder with the files; without it, they are downloaded."
         ),
@@ -57,31 +58,33 @@ def _arguments(function: Callable[..., None]) -> Callable[..., None]:
 
 @command.command("mnist", short_help="handwritten digits, 28 x 28")
 @_arguments
-def mnist(folder: Path, source: Path | None, backend: str) -> None:
+def mnist(folder: Path, source: Path | None, backend: str, force: bool) -> None:
     """Handwritten digits of 28 x 28 pixels: FOLDER/mnist_train_lmdb with 60,000, FOLDER/mnist_test_lmdb
     with 10,000.
 
     Files for --from, as they are or gzipped: train-images-idx3-ubyte, train-labels-idx1-ubyte,
     t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte. Other data sets in this format will do, too.
     """
-    _make_mnist(folder, source, backend, "mnist", lambda images, labels, _: digit_records(images, labels))
+    _make_mnist(
+        folder, source, backend, force, "mnist", lambda images, labels, _: digit_records(images, labels)
+    )
 
 
 @command.command("mnist-siamese", short_help="pairs of handwritten digits")
 @_arguments
-def mnist_siamese(folder: Path, source: Path | None, backend: str) -> None:
+def mnist_siamese(folder: Path, source: Path | None, backend: str, force: bool) -> None:
     """Pairs of MNIST's digits for siamese nets: FOLDER/mnist_siamese_train_lmdb with 60,000,
     FOLDER/mnist_siamese_test_lmdb with 10,000.
 
     Each record has two channels of 28 x 28, one per digit, and the label 1 where the digits are of one
     class, else 0. The pairs are drawn at random, but the same every time. --from as for mnist.
     """
-    _make_mnist(folder, source, backend, "mnist_siamese", siamese_records)
+    _make_mnist(folder, source, backend, force, "mnist_siamese", siamese_records)
 
 
 @command.command("cifar10", short_help="small colour photographs of 10 classes")
 @_arguments
-def cifar10(folder: Path, source: Path | None, backend: str) -> None:
+def cifar10(folder: Path, source: Path | None, backend: str, force: bool) -> None:
     """Small colour photographs of 10 classes, 3 x 32 x 32: FOLDER/cifar10_train_lmdb with 50,000,
     FOLDER/cifar10_test_lmdb with 10,000. The channels are red, green, blue.
 
@@ -89,7 +92,7 @@ def cifar10(folder: Path, source: Path | None, backend: str) -> None:
     test_batch.bin.
     """
     targets = {part: folder / f"cifar10_{part}_{backend}" for part in ("train", "test")}
-    refuse_existing(targets.values())
+    refuse_existing(targets.values(), force)
     if source is None:
         place = _downloaded("cifar10") / cifar.ARCHIVE
     elif (found := cifar.find(source)) is not None:
@@ -100,6 +103,7 @@ def cifar10(folder: Path, source: Path | None, backend: str) -> None:
     _write(
         {targets[part]: cifar.records(cifar.read_files(place, files[part])) for part in targets},
         backend,
+        force,
     )
 
 
@@ -107,11 +111,12 @@ def _make_mnist(
     folder: Path,
     source: Path | None,
     backend: str,
+    force: bool,
     name: str,
     records: Callable[[np.ndarray, np.ndarray, np.random.Generator], Iterator[tuple[str, Datum]]],
 ) -> None:
     targets = {part: folder / f"{name}_{part}_{backend}" for part in _MNIST_PARTS}
-    refuse_existing(targets.values())
+    refuse_existing(targets.values(), force)
     stems = {part: (f"{p}-images-idx3-ubyte", f"{p}-labels-idx1-ubyte") for part, p in _MNIST_PARTS.items()}
     if source is None:
         downloads = _downloaded("mnist")
@@ -129,6 +134,7 @@ def _make_mnist(
             for part, (images, labels) in parts.items()
         },
         backend,
+        force,
     )
 
 
@@ -155,8 +161,8 @@ def _warn_of_others(path: Path, stem: str, array: np.ndarray) -> None:
         log.warning("%s is not MNIST's own file (its MD5 differs): another data set, or altered", path)
 
 
-def _write(records: dict[Path, Iterator[tuple[str, Datum]]], backend: str) -> None:
-    for target, count in write_databases(records, backend).items():
+def _write(records: dict[Path, Iterator[tuple[str, Datum]]], backend: str, force: bool) -> None:
+    for target, count in write_databases(records, backend, force).items():
         log.info("Wrote %d records to %s", count, target)
 
 
