@@ -148,8 +148,8 @@ def test_mismatch_has_the_originals_words_and_changes_nothing(format: str) -> No
     path = write(source, format)
     words = (
         "Cannot copy param 0 weights from layer 'fc8'; shape mismatch.  Source param shape is 3 4 (12); "
-        "target param shape is 5 4 (20). To learn this layer's parameters from scratch rather than copying from "
-        f"a saved net, rename the layer. (Source: {path}. "
+        "target param shape is 5 4 (20). To learn this layer's parameters from scratch rather than copying "
+        f"from a saved net, rename the layer. (Source: {path}. "
         "In net.prototxt:3, give layer 'fc8' another name, such as 'fc8_new')"
     )
     with pytest.raises(WeightsError, match=re.escape(words)):
@@ -402,7 +402,8 @@ def test_several_files_each_give_what_they_have() -> None:
     assert_equal(values(net), values(a) + values(b))
 
 
-def test_frozen_layers_are_not_run_backward() -> None:
+def test_frozen_layers_are_not_run_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAFFE_ENGINE", "reference")  # whose kernels call the layer
     text = (
         INPUT
         + ip("frozen1", extra="param { lr_mult: 0 } param { lr_mult: 0 }")

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -97,6 +98,38 @@ def test_hdf5_states_are_as_the_originals() -> None:
         for i, history in enumerate(solver.history):
             assert file["history"][str(i)].dtype == np.dtype("<f4")
             np.testing.assert_array_equal(file["history"][str(i)][()], history.data)
+
+
+def contents(path: str) -> dict[str, object]:
+    """Every object of an HDF5 file: the times at which it was written are no part of that."""
+    found: dict[str, object] = {}
+
+    def note(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        value = item[()] if isinstance(item, h5py.Dataset) else b""
+        found[name] = (
+            getattr(item, "dtype", None),
+            getattr(item, "shape", None),
+            np.asarray(value).tobytes(),
+        )
+
+    with h5py.File(path) as file:
+        file.visititems(note)
+    return found
+
+
+@pytest.mark.parametrize("case", ["sgd_fixed", "adam_mults_l2", "nesterov_poly", "adagrad_multistep"])
+def test_what_the_original_wrote_comes_out_again_byte_for_byte(
+    case: str, golden: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(golden / "solvers", tmp_path, dirs_exist_ok=True)
+    for ending, recipe, prefix in (("", "solver", "bin"), (".h5", "solver_h5", "h5")):
+        model, state = (f"{case}/{prefix}_iter_10.{kind}{ending}" for kind in ("caffemodel", "solverstate"))
+        read = contents if ending else (lambda path: Path(path).read_bytes())
+        originals = [read(model), read(state)]
+        solver = caffe.get_solver(f"{case}/{recipe}.prototxt")
+        solver.restore(state)
+        assert solver.snapshot() == state
+        assert [read(model), read(state)] == originals
 
 
 @both

@@ -113,6 +113,29 @@ def test_restored_it_goes_on_to_the_bit(engine: str, type: str, format: str) -> 
     assert_equal([h.data for h in solver.history], [h.data for h in other.history])
 
 
+# -- weights to begin with -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field", ['weights: "a.caffemodel" weights: "b.h5"', 'weights: "a.caffemodel, b.h5"']
+)
+def test_begins_with_the_weights_of_the_recipe(field: str, caplog: pytest.LogCaptureFixture) -> None:
+    net = NET % (6, 6)
+    two = net.replace('bottom: "y"', 'bottom: "z"').replace('top: "y"', 'top: "z"').replace('"ip"', '"ip2"')
+    first, second = solver_of("base_lr: 0.1", net=net), solver_of("base_lr: 0.1 random_seed: 3", net=two)
+    first.net.save("a.caffemodel")
+    second.net.save_hdf5("b.h5")
+    both = net + two[two.index('layer { name: "ip2"') :].replace('top: "loss"', 'top: "loss2"')
+    caplog.set_level(logging.INFO, "caffe")
+    tests = "test_iter: 1 test_interval: 9 test_initialization: false "
+    solver = solver_of("base_lr: 0.1 random_seed: 4 " + tests + field, net=both)
+    assert_equal(params(solver), params(first) + params(second))
+    for blobs in (solver.test_nets[0].params, solver.net.params):
+        np.testing.assert_array_equal(blobs["ip2"][0].data, params(second)[0])
+    lines = [m for m in messages(caplog) if m.startswith("Finetuning")]
+    assert lines == ["Finetuning from a.caffemodel", "Finetuning from b.h5"] * 2
+
+
 # -- the loop ----------------------------------------------------------------------------------------------
 
 TWO_PHASES = """

@@ -249,6 +249,14 @@ def share_with(net: Net, other: Net) -> None:
 # -- writing --------------------------------------------------------------------------------------------
 
 
+def _layer_definition(layer: Layer, out: caffe_pb2.LayerParameter) -> None:
+    """A layer as it runs, without its parameters. Like the original, a loss tells its weight."""
+    out.CopyFrom(layer.layer_param)
+    del out.blobs[:]
+    if layer.is_loss and not out.loss_weight:
+        out.loss_weight.append(1.0)
+
+
 def _definition(net: Net, write_diff: bool) -> tuple[caffe_pb2.NetParameter, list[WireBlob]]:
     """The net as it runs, its parameters replaced by tokens, and their numbers."""
     param = caffe_pb2.NetParameter()
@@ -256,8 +264,7 @@ def _definition(net: Net, write_diff: bool) -> tuple[caffe_pb2.NetParameter, lis
     arrays: list[WireBlob] = []
     for layer in net.layers:
         out = param.layer.add()
-        out.CopyFrom(layer.layer_param)
-        del out.blobs[:]
+        _layer_definition(layer, out)
         for blob in layer.blobs:
             proto = out.blobs.add()
             proto.shape.dim.extend(blob.shape)
@@ -327,7 +334,6 @@ def to_proto(net: Net, write_diff: bool = False) -> caffe_pb2.NetParameter:
     param.name = net.name
     for layer in net.layers:
         out = param.layer.add()
-        out.CopyFrom(layer.layer_param)
-        del out.blobs[:]
+        _layer_definition(layer, out)
         out.blobs.extend(blob.to_proto(write_diff) for blob in layer.blobs)
     return param
