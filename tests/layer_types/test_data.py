@@ -285,3 +285,15 @@ def test_a_forked_child_is_told_so(images: list[np.ndarray]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     n.forward()
     assert n.blobs["label"].data.tolist() == [3, 4, 5]
+
+
+def test_force_encoded_color_is_the_older_force_color(tmp_path: Path, rng: np.random.Generator) -> None:
+    grey = rng.integers(0, 256, (5, 6), dtype=np.uint8)
+    with open_db(str(tmp_path / "db"), "lmdb", "new") as db:
+        transaction = db.transaction()
+        encoded = cv2.imencode(".png", grey)[1].tobytes()
+        transaction.put(b"0", caffe_pb2.Datum(data=encoded, encoded=True).SerializeToString())
+        transaction.commit()
+    for fields in ({}, {"data": "force_encoded_color: true"}, {"transform": "force_color: true"}):
+        channels = 3 if fields else 1
+        assert net(**fields).blobs["data"].shape == (3, channels, 5, 6)

@@ -15,6 +15,7 @@ from ..datum import Datum, DatumParser
 from ..errors import DataError
 from ..layer_registry import register_layer
 from ..prefetch import Batch
+from ..proto import caffe_pb2
 from ._prefetching import Draws, PrefetchingLayer
 
 
@@ -42,7 +43,7 @@ class DataLayer(PrefetchingLayer):
         param = self.layer_param.data_param
         self.check_positive(param, "data_param", "batch_size", "prefetch")
         try:
-            transformer = DataTransformer(self.layer_param.transform_param, self.phase)
+            transformer = DataTransformer(self._transform_param(), self.phase)
             self._fill = _Fill(transformer, Draws(self.run.seed, self.name))
             self._reader = reader = DataReader(
                 resolve_source(param.source),
@@ -58,6 +59,13 @@ class DataLayer(PrefetchingLayer):
                 reader.threads = self.run.threads
         except DataError as error:
             raise self.named(error) from error
+
+    def _transform_param(self) -> caffe_pb2.TransformationParameter:
+        param = caffe_pb2.TransformationParameter()
+        param.CopyFrom(self.layer_param.transform_param)
+        if self.layer_param.data_param.force_encoded_color:  # the older name of force_color
+            param.force_color = True
+        return param
 
     def reseed(self) -> None:
         self._fill.draws = Draws(self.run.seed, self.name)
