@@ -123,7 +123,9 @@ class Blob:
 
     # -- arrays for layers ------------------------------------------------------------------------
 
-    def _view(self, which: str, host: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray]:
+    def _view(
+        self, which: str, host: np.ndarray
+    ) -> tuple[np.ndarray, tuple[int, ...], np.ndarray, np.ndarray]:
         writable = host[: math.prod(self._shape)].reshape(self._shape)
         readonly = writable.view()
         readonly.flags.writeable = False
@@ -255,7 +257,11 @@ def same_shape(source: Sequence[int], target: Sequence[int], legacy: bool) -> bo
 
 def _sumsq(values: np.ndarray) -> float:
     flat = values.reshape(-1)
-    return float(np.dot(flat, flat)) if flat.dtype == np.float64 else float(np.einsum("i,i->", flat, flat, dtype=np.float64))
+    return (
+        float(np.dot(flat, flat))
+        if flat.dtype == np.float64
+        else float(np.einsum("i,i->", flat, flat, dtype=np.float64))
+    )
 
 
 def _checked(shape: tuple[Any, ...]) -> tuple[int, ...]:

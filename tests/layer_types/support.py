@@ -41,7 +41,9 @@ def build(
         wide.data[...] = blob.cpu_data()
         layer.blobs[i] = wide
     layer.param_propagate_down = [True] * len(layer.blobs)
-    layer.loss_weights = list(param.loss_weight) or [1.0 if layer.is_loss and i == 0 else 0.0 for i in range(tops)]
+    layer.loss_weights = list(param.loss_weight) or [
+        1.0 if layer.is_loss and i == 0 else 0.0 for i in range(tops)
+    ]
     layer.reshape(bottom, top)
     return layer, bottom, top
 
