@@ -8,7 +8,7 @@ JSON in UTF-8:
     nets: [{seed, iteration, sub_iteration, layers: [{index, name, type, state}]}]     train net, test nets
 
 and NumPy arrays of a layer's state are members `<net>/<layer index>/<key>`. A layer's state is what its
-save_state gives: its place in the data, a recurrent state. See docs/decisions/0020-resume-file.md.
+save_state gives: its place in the data, a recurrent state. See docs/decisions/0021-resume-file.md.
 """
 
 from __future__ import annotations
