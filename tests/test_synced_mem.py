@@ -190,3 +190,51 @@ def test_clearing_writes_nothing_until_somebody_reads() -> None:
     view[...] = 2
     mem.host_written()
     assert np.array_equal(mem.read()[:4], view)
+
+
+def test_deferred_values_are_computed_when_read() -> None:
+    mem, calls = SyncedMem(3), []
+
+    def compute() -> None:
+        calls.append(1)
+        mem.write()[:] = 7
+
+    mem.defer(compute)
+    assert not mem.is_zero and not calls
+    assert mem.read()[0] == 7 and mem.read()[0] == 7 and len(calls) == 1
+    mem.defer(compute)
+    mem.write()[:] = 1
+    assert mem.read()[0] == 1 and len(calls) == 1
+    view = mem.export()
+    mem.defer(compute)
+    mem.refresh_view()
+    assert view[0] == 7
+
+
+def test_lost_values_raise_each_time_they_are_read() -> None:
+    mem = SyncedMem(3)
+
+    def lost() -> None:
+        raise ValueError("lost")
+
+    mem.defer(lost)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="lost"):
+            mem.read()
+    mem.clear()
+    assert not mem.read()[:3].any()
+
+
+def test_the_version_rises_with_every_write() -> None:
+    mem = SyncedMem(3)
+    seen = [mem.version]
+    for change in (mem.write, mem.modify, mem.clear, mem.export, lambda: mem.resize(5)):
+        change()
+        assert mem.version > seen[-1]
+        seen.append(mem.version)
+    mem.read()
+    assert mem.version == seen[-1]
+    view = mem.export()
+    before = mem.version
+    mem.host_written()
+    assert mem.version > before or view is None

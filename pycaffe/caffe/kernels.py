@@ -16,6 +16,7 @@ one choice serves both passes. Solver updates live in the same table under their
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from .net_wiring import LearnableParam
 
 REFERENCE = "reference"
+
+# Numbers that are summed in float32 before float64 takes over.
+_CHUNK = 32768
 
 
 class Kernel:
@@ -126,11 +130,48 @@ class UpdateKernel:
         """The parameter's diff as one axis, in any order, to be read and changed (clipping)."""
         return param.blob.mutable_cpu_diff().reshape(-1)
 
+    def sumsq(self, params: Sequence[LearnableParam]) -> float:
+        """Σ x² over the diffs of parameters that this kernel updates (clipping)."""
+        return math.fsum(_sumsq(self.gradient(param)) for param in params)
+
+    def scale(self, params: Sequence[LearnableParam], factor: float) -> None:
+        """Multiply these diffs by factor."""
+        for param in params:
+            diff = self.gradient(param)
+            diff *= np.float32(factor)
+
     def update(
         self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float
     ) -> None:
         """What SGDSolver.update does, on this engine: g = diff · scale + decay · data (or its sign, for L1);
         from g and the history the new history and the update u; diff = u, data -= u."""
+        raise NotImplementedError
+
+
+def _sumsq(flat: np.ndarray) -> float:
+    """Σ x², some numbers at a time in the array's own type."""
+    parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
+    return math.fsum(float(np.einsum("i,i->", part, part)) for part in parts)
+
+
+class Fused:
+    """Neighbouring steps of a net that an engine runs as one where nobody looks between them.
+
+    Afterwards the blobs hold what they would have held, or compute it when they are read. Steps may be run
+    one by one at any time, also backward after a fused forward.
+    fuses_backward: whether `backward` stands for the steps' own; all of them then need a backward pass.
+    """
+
+    fuses_backward = False
+
+    def __init__(self, steps: Sequence[Any]):
+        self.steps = list(steps)
+        self.layer: Layer = steps[0].layer
+
+    def forward(self, run: ExecutionContext) -> float:
+        raise NotImplementedError
+
+    def backward(self, run: ExecutionContext) -> None:
         raise NotImplementedError
 
 
@@ -140,11 +181,13 @@ class Engine:
 
     load: imports the engine's kernels and checks that it can run here; raises EngineError with the
     cure otherwise. It is called at most once, by the first net that prefers the engine.
+    fuse: of a net's steps and an index, a Fused of the steps from that index on, or None.
     """
 
     name: str
     load: Callable[[], None]
     describe: Callable[[], str] = lambda: ""
+    fuse: Callable[[Sequence[Any], int], Fused | None] = lambda steps, start: None
     state: str = field(default="unloaded", init=False)  # unloaded, ready, absent
     reason: str = field(default="", init=False)
 
@@ -253,6 +296,17 @@ def select(layer: Layer, bottom: Sequence[Blob], wanted: Sequence[str]) -> type[
             if row is not None and row.supports(layer, bottom):
                 return row
     return PythonKernel if layer.is_python else ReferenceKernel
+
+
+def plan(steps: Sequence[Any]) -> list[Any]:
+    """The steps of a net in order, those that an engine can run as one replaced by a Fused."""
+    runners, i = [], 0
+    while i < len(steps):
+        engine = _engines.get(steps[i].kernel.engine)
+        fused = engine.fuse(steps, i) if engine is not None else None
+        runners.append(steps[i] if fused is None else fused)
+        i += 1 if fused is None else len(fused.steps)
+    return runners
 
 
 def find(type: str, wanted: Sequence[str]) -> type[UpdateKernel] | None:

@@ -68,15 +68,20 @@ class Step:
         self.layer.reshape(self.bottom, self.top)
         self.prepare(run)
 
+    @property
+    def outdated(self) -> bool:
+        """Must reshape come before forward?"""
+        if self._always:
+            return True
+        for blob, shape in self._shapes:
+            if blob.shape is not shape:
+                return True
+        return False
+
     def forward(self, run: ExecutionContext) -> float:
         """Run the layer; returns its part of the objective."""
-        if self._always:
+        if self.outdated:
             self.reshape(run)
-        else:
-            for blob, shape in self._shapes:
-                if blob.shape is not shape:
-                    self.reshape(run)
-                    break
         self.kernel.forward(run, self.bottom, self.top)
         loss = 0.0
         for blob in self.losses:
@@ -191,6 +196,9 @@ class Net(NetNames):
             self._first_user[min(p.users)].append(p)
         self._hooks: dict[str, list[Callback]] = {k: [] for k in _HOOKS}
         self._mems: list[SyncedMem] = []
+        self._planned: list[Kernel] = []
+        self._plan: list[Step | kernels.Fused] = []
+        self._plan_back: list[tuple[Sequence[int], Step | kernels.Fused]] = []
         for step in self._steps:
             step.prepare(self.run)
         self._after_wiring()
@@ -201,12 +209,35 @@ class Net(NetNames):
         return [self._wiring.blobs[i] for i in ids]
 
     def _after_wiring(self) -> None:
-        """Note which memory other places may hold: only then do views need care around a pass."""
+        """Note which memory other places may hold: only then do views need care around a pass. Plan whole
+        passes, in which an engine may run neighbours as one."""
+        kernels_now = [step.kernel for step in self._steps]
+        if kernels_now != self._planned:
+            self._planned, self._plan = kernels_now, kernels.plan(self._steps)
+            self._plan_back = self._backward_order()
         if all(step.kernel.engine == kernels.REFERENCE for step in self._steps):
             self._mems = []
             return
         blobs = (*self._wiring.blobs, *(b for layer in self.layers for b in layer.blobs))
         self._mems = list(dict.fromkeys(m for b in blobs for m in (b.data_mem, b.diff_mem)))
+
+    def _backward_order(self) -> list[tuple[Sequence[int], Step | kernels.Fused]]:
+        """Of a whole backward pass, what runs and which steps that covers, last step first."""
+        order: list[tuple[Sequence[int], Step | kernels.Fused]] = []
+        last, needed = len(self._steps) - 1, self._wiring.layer_need_backward
+        for runner in reversed(self._plan):
+            count = len(runner.steps) if isinstance(runner, kernels.Fused) else 1
+            indices = range(last, last - count, -1)
+            if (
+                isinstance(runner, kernels.Fused)
+                and runner.fuses_backward
+                and all(needed[i] for i in indices)
+            ):
+                order.append((indices, runner))
+            else:
+                order += [((i,), self._steps[i]) for i in indices]
+            last -= count
+        return order
 
     def _log_fallbacks(self) -> None:
         fallen: dict[tuple[str, str], int] = {}
@@ -242,7 +273,7 @@ class Net(NetNames):
                         debug_info.log_forward(self, i)
                     self._call("after_forward", i)
             else:
-                for step in steps:
+                for step in self._plan if len(steps) == len(self._steps) else steps:
                     loss += step.forward(run)
         except CaffeError as error:
             self._place(error, step)
@@ -264,20 +295,23 @@ class Net(NetNames):
         for mem in self._mems:
             mem.host_written()
         hooked = bool(self._hooks["before_backward"] or self._hooks["after_backward"] or self.debug_info)
+        whole = not hooked and start == len(self._steps) - 1 and end == 0
+        order = self._plan_back if whole else [((i,), self._steps[i]) for i in range(start, end - 1, -1)]
         try:
-            for i in range(start, end - 1, -1):
+            for indices, step in order:
+                i = indices[0]
                 if hooked:
                     self._call("before_backward", i)
                 if needed[i]:
-                    step = self._steps[i]
                     step.backward(run)
                     if self.debug_info:
                         debug_info.log_backward(self, i)
                 if hooked:
                     self._call("after_backward", i)
                 if on_param_ready is not None:
-                    for param in self._first_user.get(i, ()):
-                        on_param_ready(param)
+                    for i in indices:
+                        for param in self._first_user.get(i, ()):
+                            on_param_ready(param)
             if self.debug_info and start == len(self._steps) - 1 and end == 0:
                 debug_info.log_totals(self)
         except CaffeError as error:
@@ -288,7 +322,7 @@ class Net(NetNames):
 
     _forward, _backward = run_forward, run_backward  # the original's names
 
-    def _place(self, error: CaffeError, step: Step | None) -> None:
+    def _place(self, error: CaffeError, step: Step | kernels.Fused | None) -> None:
         if isinstance(error, LayerError) and step is not None:
             error.layer = error.layer or step.layer.name
             error.layer_type = error.layer_type or step.layer.type

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,7 +71,7 @@ class SyncedMem:
     """size elements of dtype, allocated at first use and zero until written.
 
     Attributes for the fast path of blobs: `host_fresh` tells that `host` (flat, at least `size` long)
-    may be read as it is.
+    may be read as it is. `version` rises whenever the values may have changed.
     """
 
     __slots__ = (
@@ -82,6 +83,8 @@ class SyncedMem:
         "_fresh",
         "_exporter",
         "_lock",
+        "_pending",
+        "version",
         "__weakref__",
     )
 
@@ -94,6 +97,8 @@ class SyncedMem:
         self._fresh: set[tuple[Place, Any]] = set()
         self._exporter: weakref.ref[_Exporter] | None = None
         self._lock = threading.RLock()
+        self._pending: Callable[[], None] | None = None
+        self.version = 0
 
     # -- the host ---------------------------------------------------------------------------------
 
@@ -109,6 +114,7 @@ class SyncedMem:
             self._bring_home()
         if self._fresh:
             self._fresh.clear()
+        self.version += 1
         return self.host  # type: ignore[return-value]
 
     def write(self) -> np.ndarray:
@@ -116,8 +122,10 @@ class SyncedMem:
         if self.host is None:
             self._allocate_host()
         self.host_fresh = True
+        self._pending = None
         if self._fresh:
             self._fresh.clear()
+        self.version += 1
         return self.host  # type: ignore[return-value]
 
     def clear(self) -> None:
@@ -125,13 +133,32 @@ class SyncedMem:
         if self.exporter() is not None:
             self.write()[: self.size] = 0
         else:
-            self.host_fresh = False
-            self._fresh.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        self.host_fresh, self._pending = False, None
+        self._fresh.clear()
+        self.version += 1
 
     @property
     def is_zero(self) -> bool:
         """Was it cleared, or never written? Whoever would add to it may then overwrite it."""
-        return not self.host_fresh and not self._fresh
+        return not self.host_fresh and not self._fresh and self._pending is None
+
+    def defer(self, compute: Callable[[], None]) -> None:
+        """The values are not there, but somebody who reads them gets them: compute() writes them then, or
+        raises the reason why they are lost."""
+        self._forget()
+        self._pending = compute
+
+    def _compute(self) -> None:
+        compute, self._pending = self._pending, None
+        try:
+            compute()  # type: ignore[misc]
+        except BaseException:
+            self._forget()
+            self._pending = compute
+            raise
 
     def _allocate_host(self) -> None:
         needed, limit = self.size * self.dtype.itemsize, memory_limit()
@@ -144,6 +171,8 @@ class SyncedMem:
 
     def _bring_home(self) -> None:
         with self._lock:
+            if self._pending is not None:
+                self._compute()
             if self.host_fresh:
                 return
             if self.host is None:
@@ -164,6 +193,10 @@ class SyncedMem:
         if key in self._fresh:
             return self._copies[key]
         with self._lock:
+            if self._pending is not None:
+                self._compute()
+                if key in self._fresh:
+                    return self._copies[key]
             buffer = self._buffer(key)
             if not self._convert_within(key, buffer):
                 place.from_host(self.read()[: self.size], layout, buffer)
@@ -195,7 +228,8 @@ class SyncedMem:
         return old
 
     def _only_fresh(self, key: tuple[Place, Any]) -> None:
-        self.host_fresh = False
+        self.host_fresh, self._pending = False, None
+        self.version += 1
         if len(self._fresh) != 1 or key not in self._fresh:
             self._fresh = {key}
 
@@ -233,6 +267,8 @@ class SyncedMem:
         with self._lock:
             self._copies.clear()
             self._fresh.clear()
+            self._pending = None
+            self.version += 1
             if self.host is not None and size > self.host.size:
                 self.host, self.host_fresh, self._exporter = None, False, None
             self.size = size
@@ -259,6 +295,7 @@ class SyncedMem:
                 self._exporter = None
             elif self.host_fresh:
                 self._fresh.clear()
+                self.version += 1
 
     def refresh_view(self) -> None:
         """If a view lives, bring its memory up to date (after a pass or an update)."""
