@@ -19,8 +19,8 @@ TINY = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 }
 ORIGINAL = """
     AdaDeltaSolver AdaGradSolver AdamSolver Classifier Detector Layer NCCL Net NesterovSolver NetSpec
     RMSPropSolver SGDSolver TEST TRAIN Timer __version__ get_solver has_nccl init_log io layer_type_list
-    layers log params set_device set_logging_disabled set_mode_cpu set_mode_gpu set_multiprocess set_random_seed
-    set_solver_count set_solver_rank solver_count solver_rank to_proto
+    layers log params set_device set_logging_disabled set_mode_cpu set_mode_gpu set_multiprocess
+    set_random_seed set_solver_count set_solver_rank solver_count solver_rank to_proto
 """.split()
 OURS = """
     Blob CaffeError Solver SolverAction SolverCallback layer_types register_layer register_solver root_solver
@@ -53,7 +53,7 @@ def test_modules_of_the_original() -> None:
     """What scripts import by its full name, beside what `import caffe` brings."""
     code = """
 import caffe
-import caffe.classifier, caffe.coord_map, caffe.detector, caffe.io, caffe.net_spec, caffe.pycaffe
+import caffe.classifier, caffe.coord_map, caffe.detector, caffe.draw, caffe.io, caffe.net_spec, caffe.pycaffe
 import caffe.proto.caffe_pb2
 from caffe import layers as L, params as P
 from caffe.proto import caffe_pb2
