@@ -158,11 +158,11 @@ class SGDSolver(Solver):
         limit = self.param.clip_gradients
         if limit < 0:
             return
-        diffs = [
-            p.blob.mutable_cpu_diff().reshape(-1) if kernel is None else kernel.gradient(p)
-            for p, kernel in zip(learnable, self._kernels, strict=True)
-        ]
-        norm = math.sqrt(sum(_sumsq(diff) for diff in diffs))
+        host = UpdateKernel(self)
+        groups: dict[UpdateKernel, list[LearnableParam]] = {}
+        for p, kernel in zip(learnable, self._kernels, strict=True):
+            groups.setdefault(host if kernel is None else kernel, []).append(p)
+        norm = math.sqrt(sum(kernel.sumsq(params) for kernel, params in groups.items()))
         if norm > limit:
             factor = limit / norm
             log.info(
@@ -171,11 +171,5 @@ class SGDSolver(Solver):
                 limit,
                 factor,
             )
-            for diff in diffs:
-                diff *= np.float32(factor)
-
-
-def _sumsq(flat: np.ndarray) -> float:
-    """Σ x², a chunk at a time in the array's own type."""
-    parts = (flat[start : start + CHUNK] for start in range(0, flat.size, CHUNK))
-    return math.fsum(float(np.einsum("i,i->", part, part)) for part in parts)
+            for kernel, params in groups.items():
+                kernel.scale(params, factor)

@@ -1,0 +1,1 @@
+"""What the scripts that write the reference models share."""
