@@ -214,11 +214,23 @@ API Result cuEventElapsedTime(float* ms, Handle from, Handle to) {
     return OK;
 }
 API Result cuEventElapsedTime_v2(float* ms, Handle from, Handle to) { return cuEventElapsedTime(ms, from, to); }
+// As the driver words them.
 API Result cuGetErrorString(Result code, const char** text) {
-    *text = code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "emulated CUDA error";
+    switch (code) {
+        case INVALID: *text = "invalid argument"; break;
+        case OUT_OF_MEMORY: *text = "out of memory"; break;
+        case NO_DEVICE: *text = "no CUDA-capable device is detected"; break;
+        case INVALID_DEVICE: *text = "invalid device ordinal"; break;
+        case INVALID_IMAGE: *text = "device kernel image is invalid"; break;
+        case INVALID_CONTEXT: *text = "invalid device context"; break;
+        case NOT_FOUND: *text = "named symbol not found"; break;
+        case ILLEGAL_ADDRESS: *text = "an illegal memory access was encountered"; break;
+        case LAUNCH_FAILED: *text = "unspecified launch failure"; break;
+        default: *text = "another error";
+    }
     return OK;
 }
-API Result cuGetErrorName(Result, const char** text) { *text = "CUDA_ERROR_EMULATED"; return OK; }
+API Result cuGetErrorName(Result, const char** text) { *text = "CUDA_ERROR"; return OK; }
 
 // -- running one block ---------------------------------------------------------------------------------------------------
 
@@ -401,6 +413,7 @@ API Result cuModuleLoadData(Handle* module, const void* image) {
     NEED_CONTEXT;
     const Elf64_Ehdr* header = (const Elf64_Ehdr*)image;
     if (memcmp(header->e_ident, ELFMAG, 4) || header->e_machine != EM_X86_64) return INVALID_IMAGE;
+    dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);  // so that the module finds what device.h names
     size_t size = header->e_shoff + (size_t)header->e_shnum * header->e_shentsize;
     int file = memfd_create("emulated_module", 0);  // stays open: dlopen knows a library by its path
     if (write(file, image, size) != (ssize_t)size) return INVALID_IMAGE;

@@ -8,6 +8,8 @@ process ends (PyCUDA aborts a process whose contexts are still pushed).
 from __future__ import annotations
 
 import atexit
+import ctypes
+import functools
 import logging
 import os
 import threading
@@ -19,7 +21,10 @@ from ...execution import memory_text
 
 log = logging.getLogger("caffe.engine")
 
-_INSTALL = "pip install 'pycaffe[cuda]' (it is compiled on installing: that needs the CUDA toolkit and a C++ compiler)"
+_INSTALL = (
+    "pip install 'pycaffe[cuda]' (it is compiled on installing: that needs the CUDA toolkit and a C++ "
+    "compiler)"
+)
 
 _driver: Any = None
 _device: Device | None = None
@@ -84,6 +89,12 @@ def _after_fork() -> None:
 
 def device_count() -> int:
     return load().Device.count()
+
+
+@functools.cache
+def raw() -> ctypes.CDLL:
+    """The driver's C interface, for the little that PyCUDA does not offer."""
+    return ctypes.CDLL("libcuda.so.1")
 
 
 class _Pushed:

@@ -113,7 +113,7 @@ class CudaPlace:
             return
         device = driver.device()
         self._count("to_device", host.nbytes)
-        self._pin(host, device)
+        self._pin(host)
         try:
             # Pageable or pinned, the call returns only when the host's array may be written again.
             device.driver.memcpy_htod(buffer.address, host)
@@ -125,7 +125,7 @@ class CudaPlace:
             return
         device = driver.device()
         self._count("to_host", host.nbytes)
-        self._pin(host, device)
+        self._pin(host)
         try:
             device.stream.synchronize()
             device.driver.memcpy_dtoh(host, buffer.address)
@@ -140,7 +140,7 @@ class CudaPlace:
         self.counts[what] += 1
         self.counts[f"{what}_bytes"] += nbytes
 
-    def _pin(self, host: np.ndarray, device: driver.Device) -> None:
+    def _pin(self, host: np.ndarray) -> None:
         """Pin a large array when it is copied for the second time, until its memory is freed."""
         if host.nbytes < PINNED:
             return
@@ -152,7 +152,7 @@ class CudaPlace:
             weakref.finalize(owner, self._unpin, id(owner)).atexit = False
             self._pins[id(owner)] = _Pin(owner.ctypes.data, owner.nbytes)
         elif known.registered is None:
-            known.register(device)
+            known.register()
 
     def _unpin(self, key: int) -> None:
         self._pins.pop(key).unregister()
@@ -163,23 +163,17 @@ class _Pin:
     succeeded."""
 
     def __init__(self, address: int, nbytes: int):
-        self.address, self.nbytes = address, nbytes
+        self.address, self.nbytes = ctypes.c_void_p(address), ctypes.c_size_t(nbytes)
         self.registered: bool | None = None
-        self._memory: Any = None
 
-    def register(self, device: driver.Device) -> None:
-        # An array of its own over the same memory, which keeps nothing alive.
-        raw = (ctypes.c_byte * self.nbytes).from_address(self.address)
-        try:
-            self._memory = device.driver.register_host_memory(np.ctypeslib.as_array(raw))
-            self.registered = True
-        except device.driver.Error:  # too much is locked already: the copy is slower, and as right
-            self.registered = False
+    def register(self) -> None:
+        # Refused where too much is locked already: the copy is slower then, and as right.
+        self.registered = driver.raw().cuMemHostRegister_v2(self.address, self.nbytes, 0) == 0
 
     def unregister(self) -> None:
-        if self._memory is not None:
+        if self.registered:
             driver.device()
-            self._memory.base.unregister()
+            driver.raw().cuMemHostUnregister(self.address)
 
 
 PLACE = CudaPlace()

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 from ...blob import Blob
 from ...kernels import UpdateKernel, kernel
 from ...net_wiring import LearnableParam
+from ...synced_mem import SyncedMem
 from . import driver
-from .base import MOST_ELEMENTS
+from .base import MOST_ELEMENTS, arithmetic, scratch, sum_of
 from .compiler import Module, module
-from .place import modify
+from .place import clear, modify, write
 
 
 class CudaUpdate(UpdateKernel):
@@ -23,6 +24,7 @@ class CudaUpdate(UpdateKernel):
         super().__init__(solver)
         driver.check_device()
         self.code: Module = module(self.source)
+        self._norm = SyncedMem(1)
 
     def supports(self, param: LearnableParam, history: Sequence[Blob]) -> bool:
         return param.blob.dtype == "float32" and param.blob.count < MOST_ELEMENTS
@@ -44,6 +46,27 @@ class CudaUpdate(UpdateKernel):
 
     def rate(self, rate: float) -> float:
         return rate
+
+    def sumsq(self, params: Sequence[LearnableParam]) -> float:
+        """One number comes back to the host."""
+        run, math = self.solver.net.run, arithmetic()
+        sums = scratch(run, "sums", len(params))
+        for i, param in enumerate(params):
+            count = param.blob.count
+            blocks = math.partial_squares.blocks(count)
+            partial = scratch(run, "partial", blocks)
+            if count:
+                math.partial_squares.elements(count, modify(param.blob.diff_mem), partial)
+                sum_of(run, partial, blocks, sums + 4 * i, 1.0)
+            else:
+                clear(sums + 4 * i, 1)
+        math.total.rows(1, len(params), sums, len(params), write(self._norm), 1.0)
+        return float(self._norm.read()[0])
+
+    def scale(self, params: Sequence[LearnableParam], factor: float) -> None:
+        for param in params:
+            diff = modify(param.blob.diff_mem)
+            arithmetic().scaled.elements(param.blob.count, diff, diff, factor)
 
 
 @kernel("SGD", engine="cuda")

@@ -1,0 +1,113 @@
+"""Kernels are compiled once; what does not compile is told by file and line; all compile for real GPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from caffe.errors import EngineError
+from caffe.resources import data_path
+from conftest import use_gpu
+
+SOURCES = sorted(data_path("cuda_kernels").glob("*.cu"))
+NVCC = Path("/usr/local/cuda/bin/nvcc")
+ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
+
+
+@pytest.fixture(autouse=True)
+def _gpu() -> None:
+    use_gpu()
+
+
+def test_parameters_are_read_off_the_text() -> None:
+    from caffe.engines.cuda.compiler import signatures
+
+    text = """
+    // __global__ void not_this(int n)
+    extern "C" __global__ void one(int n, const float* x, float* y,
+                                   unsigned long long k) {}
+    extern "C" __global__ void two(int n, const int* which, float a, unsigned b) {}
+    """
+    assert signatures(text) == {"one": "iPPQ", "two": "iPfI"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda p: p.stem)
+def test_every_kernel_loads(source: Path) -> None:
+    from caffe.engines.cuda import compiler
+
+    module = compiler.module(source.stem)
+    for name in compiler.signatures(source.read_text(encoding="utf-8")):
+        assert getattr(module, name).name == name
+
+
+def test_cache_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from caffe.engines.cuda import compiler
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = data_path("cuda_kernels") / "bias.cu"
+    text = source.read_text(encoding="utf-8")
+    first = compiler.cubin(source, text)
+    [kept] = (tmp_path / "cache" / "pycaffe" / "cuda").iterdir()
+    kept.write_bytes(b"what stands there")
+    assert compiler.cubin(source, text) == b"what stands there"
+    assert compiler.cubin(source, text + "\n// changed") == first
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_cache_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from caffe.engines.cuda import compiler
+
+    tmp_path.chmod(0o500)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = data_path("cuda_kernels") / "bias.cu"
+    assert compiler.cubin(source, source.read_text(encoding="utf-8"))
+
+
+def test_cache_that_is_no_folder_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    from caffe.engines.cuda import compiler
+
+    (tmp_path / "pycaffe").write_text("a file where the folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = data_path("cuda_kernels") / "bias.cu"
+    assert compiler.cubin(source, source.read_text(encoding="utf-8"))
+    assert "compiled kernels cannot be kept in" in caplog.text
+
+
+def test_compile_errors_name_file_and_line(tmp_path: Path) -> None:
+    from caffe.engines.cuda import compiler
+
+    source = tmp_path / "wrong.cu"
+    source.write_text('extern "C" __global__ void f(int n) {\n    n = undefined_name;\n}\n')
+    with pytest.raises(EngineError, match=r"nvcc cannot compile wrong\.cu for sm_(.|\n)*wrong\.cu.2"):
+        compiler.cubin(source, source.read_text())
+
+
+def _compile(source: Path, architecture: int, target: Path) -> str:
+    command = [NVCC, "--cubin", "-O3", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v"]
+    command += [f"-arch=sm_{architecture}", "-o", target, source]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+needs_nvcc = pytest.mark.skipif(not NVCC.is_file(), reason="nvcc is not installed")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("stem", ["math", "pooling", "batch_norm", "dropout"])
+def test_nvcc_takes_it_without_warnings(stem: str, tmp_path: Path) -> None:
+    _compile(data_path("cuda_kernels") / f"{stem}.cu", 90, tmp_path / "out.cubin")
+
+
+@needs_nvcc
+@pytest.mark.full
+@pytest.mark.parametrize("source", SOURCES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_nvcc_for_all_architectures(source: Path, architecture: int, tmp_path: Path) -> None:
+    report = _compile(source, architecture, tmp_path / "out.cubin")
+    lines = [line.strip() for line in report.splitlines() if "spill" in line]
+    spilled = [line for line in lines if " 0 bytes spill" not in line]
+    assert not spilled, "registers spill to memory"

@@ -1,0 +1,104 @@
+"""Each way in which there is no GPU is told apart; contexts end with their threads and their process."""
+
+from __future__ import annotations
+
+import pytest
+
+from engines.cuda import support
+
+READY = """
+import caffe, caffe.engines
+from caffe import kernels
+print(kernels.engine_ready("cuda"), kernels.engine_reason("cuda"))
+"""
+
+NET = """
+import sys, threading, os
+import numpy as np
+import caffe, caffe.engines
+from google.protobuf import text_format
+caffe.set_mode_gpu()
+text = '''layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 } } }
+          layer { name: "y" type: "AbsVal" bottom: "x" top: "y" }'''
+param = text_format.Parse(text, caffe.proto.caffe_pb2.NetParameter())
+def forward():
+    net = caffe.Net(param, caffe.TEST)
+    net.blobs["x"].data[...] = [-1, 2, -3, 4]
+    net.forward()
+    return net.blobs["y"].data.tolist()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"EMULATED_CUDA_DEVICES": "0"}, "there is no CUDA device here"),
+        ({"EMULATED_CUDA_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES is ''; unset it"),
+        ({"EMULATED_CUDA_INIT": "803"}, "NVIDIA's driver is installed but cannot be used"),
+        ({"LD_LIBRARY_PATH": ""}, "PyCUDA is installed, but NVIDIA's driver is not"),
+        ({"PYTHONPATH": ""}, "pip install 'pycaffe[cuda]'"),
+    ],
+)
+def test_reason_and_cure(environment: dict[str, str], said: str) -> None:
+    done = support.run_python(READY, **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("False") and said in done.stdout
+
+
+def test_import_caffe_loads_no_pycuda() -> None:
+    code = "import sys, caffe, caffe.engines; print([m for m in sys.modules if 'cuda' in m])"
+    done = support.run_python(code)
+    assert done.stdout.strip() == "['caffe.engines.cuda']"
+
+
+def test_a_device_that_is_not_there() -> None:
+    done = support.run_python(NET + "caffe.set_device(3); forward()")
+    assert "there is no GPU 3: this machine has 1" in done.stderr
+
+
+def test_another_device_later_is_refused() -> None:
+    done = support.run_python(NET + "forward(); caffe.set_device(1); forward()", EMULATED_CUDA_DEVICES="2")
+    assert "this process uses GPU 0 already, so set_device(1) comes too late" in done.stderr
+
+
+def test_an_uncaught_exception_ends_the_process_as_usual() -> None:
+    done = support.run_python(NET + "forward(); raise ValueError('mine')")
+    assert done.returncode == 1
+    assert "ValueError: mine" in done.stderr and "PyCUDA" not in done.stderr
+
+
+def test_threads_of_their_own() -> None:
+    code = """
+results = []
+threads = [threading.Thread(target=lambda: results.append(forward())) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(results, forward())
+"""
+    done = support.run_python(NET + code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("[1.0, 2.0, 3.0, 4.0]") == 4
+
+
+def test_a_forked_child_is_told_what_to_do() -> None:
+    code = """
+forward()
+child = os.fork()
+if child == 0:
+    try:
+        forward()
+    except caffe.CaffeError as error:
+        print(type(error).__name__, error, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(forward())
+"""
+    done = support.run_python(NET + code)
+    assert "ForkError this process was forked after the GPU was used" in done.stdout
+    assert "[1.0, 2.0, 3.0, 4.0]" in done.stdout
+
+
+def test_device_query_shows_the_device() -> None:
+    code = "import caffe.engines; from caffe_tools.device_query import report; print(report())"
+    done = support.run_python(code)
+    assert "emulated on the CPU, compute capability 9.0, 2 multiprocessors, 8 GiB" in done.stdout
