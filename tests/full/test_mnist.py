@@ -46,7 +46,7 @@ def test_the_published_files_are_this_data(
             content = published(mnist / stem, PACKED_AT[stem])
             assert (len(content), hashlib.md5(content).hexdigest()) == (file.size, file.md5)
             server.answers[f"/{file.name}"] = file_server.whole(content)
-        here = public_data.PublicSet(public_data.MNIST.files, (server.url(),))
+        here = public_data.MNIST._replace(mirrors=(server.url(),))
         monkeypatch.setitem(public_data.SETS, "mnist", here)
         assert main.run(["data", "mnist", str(tmp_path / "new")]) == 0
     for part, count in (("train", 60_000), ("test", 10_000)):

@@ -110,10 +110,10 @@ def test_local_files_that_are_not_mnists_own_are_told_of(cli, files, monkeypatch
     done = cli("data", "mnist", "out", "--from", files)
     warnings = [line for line in done.err.splitlines() if line.startswith("W")]
     assert len(warnings) == 4
-    assert all("is not MNIST's own file (its MD5 differs)" in line for line in warnings)
+    assert all("is not that of mnist (its MD5 differs)" in line for line in warnings)
     own = {stem: hashlib.md5((files / stem).read_bytes()).hexdigest() for stem in STEMS}
-    monkeypatch.setattr("caffe_tools.data.MNIST_UNPACKED", own)
-    assert "own file" not in cli("data", "mnist", "out2", "--from", files).err
+    monkeypatch.setitem(public_data.SETS, "mnist", public_data.MNIST._replace(unpacked=own))
+    assert "is not that of" not in cli("data", "mnist", "out2", "--from", files).err
 
 
 def _cut(data: bytes) -> bytes:
@@ -323,7 +323,7 @@ def server(
                 for f in known.files
             )
             mirrors = (server.url("bad/"), server.url("good/"))
-            monkeypatch.setitem(public_data.SETS, name, public_data.PublicSet(remote, mirrors))
+            monkeypatch.setitem(public_data.SETS, name, known._replace(files=remote, mirrors=mirrors))
         for name, content in contents.items():
             server.answers[f"/good/{name}"] = file_server.whole(content)
         yield server
@@ -339,6 +339,9 @@ def test_downloads_are_kept_for_the_next_time(cli, server, arrays, batches, tmp_
     asked = len(server.requests)
     assert cli("data", "mnist-siamese", "out").status == 0
     assert len(server.requests) == asked
+    assert cli("data", "fashion-mnist", "clothes").status == 0
+    assert names(Path("clothes")) == ["fashion_mnist_test_lmdb", "fashion_mnist_train_lmdb"]
+    assert len(server.requests) > asked
     assert cli("data", "cifar10", "colours").status == 0
     check_cifar(Path("colours"), batches)
 
@@ -367,7 +370,7 @@ def test_a_progress_bar_on_a_terminal(server, tmp_path):
         "from caffe_tools import main, public_data\n"
         "from caffe.download import RemoteFile\n"
         f"files = [RemoteFile(*f) for f in {[tuple(f) for f in public_data.SETS['mnist'].files]}]\n"
-        f"public_data.SETS['mnist'] = public_data.PublicSet(files, [{server.url('good/')!r}])\n"
+        f"public_data.SETS['mnist'] = public_data.PublicSet(files, [{server.url('good/')!r}], {{}})\n"
         "raise SystemExit(main.run(['data', 'mnist', 'out']))\n"
     )
     master, slave = pty.openpty()
@@ -393,8 +396,9 @@ def test_a_progress_bar_on_a_terminal(server, tmp_path):
 
 
 def test_the_table_says_whence_each_file_comes():
-    assert {f.name for f in public_data.MNIST.files} == {f"{stem}.gz" for stem in STEMS}
-    assert set(public_data.MNIST_UNPACKED) == set(STEMS)
+    for known in (public_data.MNIST, public_data.FASHION_MNIST):
+        assert {f.name for f in known.files} == {f"{stem}.gz" for stem in STEMS}
+        assert set(known.unpacked) == set(STEMS)
     for known in public_data.SETS.values():
         assert len(known.mirrors) > 1
         for mirror in known.mirrors:
@@ -411,6 +415,6 @@ def test_command_lines_that_mean_nothing(cli, argv):
 def test_help(cli):
     done = cli("data", "--help")
     assert done.status == 0
-    for name in ("mnist", "mnist-siamese", "cifar10"):
+    for name in ("mnist", "mnist-siamese", "fashion-mnist", "cifar10"):
         assert name in done.out
         assert "--from" in cli("data", name, "--help").out

@@ -32,7 +32,7 @@ TOOLS = {
     "upgrade_net_proto_text": "upgrade a net prototxt to the current format",
     "upgrade_net_proto_binary": "upgrade a caffemodel to the current format",
     "upgrade_solver_proto_text": "upgrade a solver prototxt to the current format",
-    "data": "make databases of MNIST or CIFAR-10, downloaded or from local files",
+    "data": "make databases of MNIST, Fashion-MNIST or CIFAR-10",
     "shim": "write a tree build/tools, python/caffe as scripts expect it",
 }
 COMMANDS = {**BREW, **TOOLS}
