@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .errors import ShapeError
+from .html_table import html_table
 from .proto import caffe_pb2
 from .synced_mem import SyncedMem
 
@@ -89,7 +90,8 @@ class Blob:
     def _legacy(self, axis: int) -> int:
         if len(self._shape) > 4:
             raise ShapeError(
-                f"num, channels, height and width are for blobs of at most 4 axes, not {self._shape}; use shape"
+                f"num, channels, height and width are for blobs of at most 4 axes, not {self._shape}; "
+                "use shape"
             )
         return self._shape[axis] if axis < len(self._shape) else 1
 
@@ -237,6 +239,21 @@ class Blob:
 
     def __repr__(self) -> str:
         return f"<caffe.Blob {' x '.join(map(str, self._shape)) or 'scalar'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("", "least", "mean", "most", "standard deviation", "not finite")]
+        rows += [_statistics("data", self.cpu_data()), _statistics("diff", self.cpu_diff())]
+        return html_table(rows, repr(self)[1:-1])
+
+
+def _statistics(name: str, values: np.ndarray) -> tuple[str, ...]:
+    """A row for notebooks; of what is finite."""
+    finite = values[np.isfinite(values)].astype(np.float64)
+    bad = f"{values.size - finite.size:,}"
+    if not finite.size:
+        return (name, "", "", "", "", bad)
+    numbers = (finite.min(), finite.mean(), finite.max(), finite.std())
+    return (name, *(f"{number:.4g}" for number in numbers), bad)
 
 
 def proto_shape(proto: caffe_pb2.BlobProto) -> tuple[int, ...]:

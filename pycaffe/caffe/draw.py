@@ -18,6 +18,7 @@ from typing import Any
 from . import net_summary
 from .errors import CaffeError
 from .graph_svg import svg
+from .html_table import html_table
 from .net import Net
 from .net_graph import Graph, net_graph
 from .net_graph import choose_color_by_layertype as choose_color_by_layertype
@@ -97,20 +98,6 @@ def _run_dot(text: str, ext: str) -> bytes:
 
 
 # -- HTML -----------------------------------------------------------------------------------------------
-
-
-def html_table(rows: list[tuple[str, ...]]) -> str:
-    """Rows of text as an HTML table, the first as its heading, all but the first column to the right."""
-
-    def cells(row: tuple[str, ...], tag: str) -> str:
-        return "".join(
-            f'<{tag} style="text-align:{"left" if k == 0 else "right"}">{html.escape(text)}</{tag}>'
-            for k, text in enumerate(row)
-        )
-
-    head, *body = rows
-    lines = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in body)
-    return f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>{lines}</tbody></table>"
 
 
 def _page(graph: Graph, drawing: str, caffe_net: Any) -> str:

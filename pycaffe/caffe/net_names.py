@@ -1,10 +1,11 @@
-"""The original's names for what a net is made of; scripts and tools read them."""
+"""The original's names for what a net is made of, for scripts and tools, and its table in notebooks."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
 from .blob import Blob
+from .html_table import html_table
 from .net_wiring import Wiring
 
 
@@ -15,6 +16,7 @@ class NetNames:
     blobs: OrderedDict[str, Blob]
     inputs: list[str]
     outputs: list[str]
+    name: str
 
     @property
     def _layer_names(self) -> list[str]:
@@ -64,3 +66,8 @@ class NetNames:
         return OrderedDict(
             (name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items()
         )
+
+    def _repr_html_(self) -> str:
+        from . import net_summary  # for notebooks only
+
+        return html_table(net_summary.table(self), self.name)  # type: ignore[arg-type]

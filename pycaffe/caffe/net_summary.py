@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .layer import Layer
-from .net import Net
+
+if TYPE_CHECKING:
+    from .net import Net
 
 
 @dataclass(frozen=True)

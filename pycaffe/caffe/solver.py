@@ -16,6 +16,7 @@ from . import context, debug_info, snapshot
 from .blob import Blob
 from .callbacks import SolverAction, SolverCallback
 from .errors import SnapshotError, SolverError
+from .html_table import html_table
 from .lr_policies import check_policy, learning_rate
 from .net import TEST, TRAIN, Net
 from .net_wiring import LearnableParam
@@ -353,6 +354,17 @@ class Solver:
 
     def __repr__(self) -> str:
         return f"<caffe.{type(self).__name__} of '{self.net.name}' at iteration {self.iter}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (type(self).__name__, self.net.name),
+            ("iteration", f"{self.iter:,} of {self.param.max_iter:,}"),
+            ("learning rate", f"{self.lr:g} ({self.param.lr_policy})"),
+            ("loss", f"{self.smoothed_loss:g}" if self.loss_window else "not known yet"),
+            ("test nets", str(len(self.test_nets))),
+            ("last snapshot", self.last_snapshot or "none"),
+        ]
+        return html_table(rows)
 
 
 def _outputs(net: Net) -> Iterator[tuple[str, float, float]]:
