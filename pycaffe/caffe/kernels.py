@@ -38,9 +38,6 @@ REFERENCE = "reference"
 # Numbers that are summed in float32 before float64 takes over.
 _CHUNK = 32768
 
-# Numbers that are summed in float32 before float64 takes over.
-_CHUNK = 32768
-
 
 class Kernel:
     """One layer's computation on one engine.
@@ -143,16 +140,6 @@ class UpdateKernel:
             diff = self.gradient(param)
             diff *= np.float32(factor)
 
-    def sumsq(self, params: Sequence[LearnableParam]) -> float:
-        """Σ x² over the diffs of parameters that this kernel updates (clipping)."""
-        return math.fsum(_sumsq(self.gradient(param)) for param in params)
-
-    def scale(self, params: Sequence[LearnableParam], factor: float) -> None:
-        """Multiply these diffs by factor."""
-        for param in params:
-            diff = self.gradient(param)
-            diff *= np.float32(factor)
-
     def update(
         self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float
     ) -> None:
@@ -181,17 +168,14 @@ class Fused:
         self.steps = list(steps)
         self.layer: Layer = steps[0].layer
 
+    def begin(self) -> None:
+        """A whole forward pass begins: what the last one left to be computed later is not wanted any more."""
+
     def forward(self, run: ExecutionContext) -> float:
         raise NotImplementedError
 
     def backward(self, run: ExecutionContext) -> None:
         raise NotImplementedError
-
-
-def _sumsq(flat: np.ndarray) -> float:
-    """Σ x², some numbers at a time in the array's own type."""
-    parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
-    return math.fsum(float(np.einsum("i,i->", part, part)) for part in parts)
 
 
 @dataclass

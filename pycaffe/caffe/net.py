@@ -272,8 +272,14 @@ class Net(NetNames):
                     if self.debug_info:
                         debug_info.log_forward(self, i)
                     self._call("after_forward", i)
+            elif len(steps) == len(self._steps):
+                for step in self._plan:
+                    if isinstance(step, kernels.Fused):
+                        step.begin()
+                for step in self._plan:
+                    loss += step.forward(run)
             else:
-                for step in self._plan if len(steps) == len(self._steps) else steps:
+                for step in steps:
                     loss += step.forward(run)
         except CaffeError as error:
             self._place(error, step)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,6 +84,7 @@ class SyncedMem:
         "_exporter",
         "_lock",
         "_pending",
+        "_dependents",
         "version",
         "__weakref__",
     )
@@ -98,6 +99,7 @@ class SyncedMem:
         self._exporter: weakref.ref[_Exporter] | None = None
         self._lock = threading.RLock()
         self._pending: Callable[[], None] | None = None
+        self._dependents: set[weakref.ref[SyncedMem]] = set()
         self.version = 0
 
     # -- the host ---------------------------------------------------------------------------------
@@ -110,6 +112,8 @@ class SyncedMem:
 
     def modify(self) -> np.ndarray:
         """As read, to be read and written: every other copy becomes stale."""
+        if self._dependents:
+            self._before_change()
         if not self.host_fresh:
             self._bring_home()
         if self._fresh:
@@ -119,6 +123,8 @@ class SyncedMem:
 
     def write(self) -> np.ndarray:
         """The host array to be overwritten wholly: nothing is copied, every other copy becomes stale."""
+        if self._dependents:
+            self._before_change()
         if self.host is None:
             self._allocate_host()
         self.host_fresh = True
@@ -136,6 +142,8 @@ class SyncedMem:
             self._forget()
 
     def _forget(self) -> None:
+        if self._dependents:
+            self._before_change()
         self.host_fresh, self._pending = False, None
         self._fresh.clear()
         self.version += 1
@@ -145,11 +153,26 @@ class SyncedMem:
         """Was it cleared, or never written? Whoever would add to it may then overwrite it."""
         return not self.host_fresh and not self._fresh and self._pending is None
 
-    def defer(self, compute: Callable[[], None]) -> None:
+    def defer(self, compute: Callable[[], None], sources: Iterable[SyncedMem] = ()) -> None:
         """The values are not there, but somebody who reads them gets them: compute() writes them then, or
-        raises the reason why they are lost."""
+        raises the reason why they are lost. Before one of the sources changes they are computed, too."""
         self._forget()
         self._pending = compute
+        for source in sources:
+            source._dependents.add(weakref.ref(self))
+
+    def _before_change(self) -> None:
+        dependents, self._dependents = self._dependents, set()
+        for reference in dependents:
+            mem = reference()
+            if mem is not None and mem._pending is not None:
+                with mem._lock:
+                    mem._compute()
+
+    def release(self, sources: Iterable[SyncedMem]) -> None:
+        """Sources may change from now on: what was deferred will not be asked for."""
+        for source in sources:
+            source._dependents.discard(weakref.ref(self))
 
     def _compute(self) -> None:
         compute, self._pending = self._pending, None
@@ -228,6 +251,8 @@ class SyncedMem:
         return old
 
     def _only_fresh(self, key: tuple[Place, Any]) -> None:
+        if self._dependents:
+            self._before_change()
         self.host_fresh, self._pending = False, None
         self.version += 1
         if len(self._fresh) != 1 or key not in self._fresh:
@@ -264,6 +289,8 @@ class SyncedMem:
         anew, and arrays handed out before stay valid but no longer belong to this blob."""
         if size == self.size:
             return
+        if self._dependents:
+            self._before_change()
         with self._lock:
             self._copies.clear()
             self._fresh.clear()

@@ -6,7 +6,10 @@ docs/add_an_engine.md for how the parts fit together.
 
 from __future__ import annotations
 
-from ...kernels import Engine, register_engine
+from collections.abc import Sequence
+from typing import Any
+
+from ...kernels import Engine, Fused, register_engine
 
 NAME = "onednn"
 
@@ -24,4 +27,10 @@ def _describe() -> str:
     return library.describe()
 
 
-register_engine(Engine(NAME, load=_load, describe=_describe))
+def _fuse(steps: Sequence[Any], start: int) -> Fused | None:
+    from . import fusion
+
+    return fusion.fuse(steps, start)
+
+
+register_engine(Engine(NAME, load=_load, describe=_describe, fuse=_fuse))

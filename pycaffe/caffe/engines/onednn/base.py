@@ -195,7 +195,7 @@ class OneDNNKernel(Kernel):
 
     def __init__(self, layer: Layer, propagate_down: Sequence[bool] = ()):
         super().__init__(layer, propagate_down)
-        self._known: Any = None
+        self.known: Any = None  # what it is prepared for: a new object whenever that has changed
         self._backward_ready = False
 
     @classmethod
@@ -205,9 +205,9 @@ class OneDNNKernel(Kernel):
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         blobs = (*bottom, *top)
         known = ([(b.shape, b.data_mem, b.diff_mem) for b in blobs], [PLACE.home(b) for b in bottom])
-        if known != self._known:
+        if known != self.known:
             self.prepare(run, bottom, top)
-            self._known, self._backward_ready = known, False
+            self.known, self._backward_ready = known, False
         else:
             self.settle(top)
 

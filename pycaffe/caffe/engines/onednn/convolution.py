@@ -7,7 +7,7 @@ the forward primitive chose, and their gradient is made in that layout.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
-from .base import Call, Gradient, OneDNNKernel, first_fast, no_post
+from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post
 from .place import Operand
 from .primitives import (
     BIAS,
@@ -76,23 +76,29 @@ class Geometry:
         places = zip(
             self.image[2:], self.features[2:], self.kernel, self.stride, self.pad, self.dilation, strict=True
         )
-        for size, count, kernel, stride, pad, dilation in places:
-            extent = dilation * (kernel - 1) + 1
+        for size, count, taps, stride, pad, dilation in places:
+            extent = dilation * (taps - 1) + 1
             reach = (count - 1) * stride + extent - size - pad
             # What the last window leaves over is padding that nobody sees.
             after.append(pad if 0 <= pad - reach < stride else reach)
         return [dims(self.stride), dims([d - 1 for d in self.dilation]), dims(self.pad), dims(after)]
 
     def forward(
-        self, image: Any, weights: Any, features: Any, attributes: Attributes | None = None
+        self,
+        image: Any,
+        weights: Any,
+        features: Any,
+        attributes: Attributes | None = None,
+        add_bias: bool = False,
     ) -> PrimitiveDesc:
+        """add_bias: with a bias, even if the layer has none."""
         return PrimitiveDesc(
             "convolution_forward",
             FORWARD_TRAINING,
             CONVOLUTION_DIRECT,
             image,
             weights,
-            plain(self.features[1:2]) if self.bias else None,
+            plain(self.features[1:2]) if self.bias or add_bias else None,
             features,
             *self.window(),
             attributes or no_post(),
@@ -222,15 +228,23 @@ class ConvolutionKernel(_Convolutional):
             for source, target in zip(bottom, top, strict=True)
         ]
 
-    def forward_call(self, run: ExecutionContext, found: PrimitiveDesc, source: Blob, target: Blob) -> Call:
-        arguments = {
+    def forward_call(
+        self,
+        run: ExecutionContext,
+        found: PrimitiveDesc,
+        source: Blob,
+        target: Blob,
+        extra: Mapping[int, Argument] | None = None,
+    ) -> Call:
+        """extra: further arguments, or others instead of this layer's parameters."""
+        arguments: dict[int, Argument] = {
             SRC: Operand(source, "data", self.image, "read"),
             WEIGHTS: Operand(self.layer.blobs[0], "data", self.weights, "read"),
             DST: Operand(target, "data", self.features, "write"),
         }
         if self.geometry.bias:
             arguments[BIAS] = Operand(self.layer.blobs[1], "data", plain(self.geometry.features[1:2]), "read")
-        return Call(run, found, arguments)
+        return Call(run, found, {**arguments, **(extra or {})})
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for call in self._forward:

@@ -46,6 +46,7 @@ class EltwiseKernel(OneDNNKernel):
         param = self.layer.layer_param.eltwise_param
         self.product = param.operation == _Op.PROD
         self.coeff = list(param.coeff) or [1.0] * len(bottom)
+        self.plain_sum = not self.product and all(c == 1 for c in self.coeff)
         self.layout, home = common_layout(bottom)
         self.top_homes = [home]
         self.settle(top)

@@ -4,14 +4,14 @@ whose weights oneDNN lays out as it likes. Either way all three passes share one
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
-from .base import Call, Gradient, OneDNNKernel, first_fast, no_post
+from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post
 from .place import PLACE, Operand
 from .primitives import (
     BIAS,
@@ -95,15 +95,23 @@ class InnerProductKernel(OneDNNKernel):
         self.settle(top)
         self._forward = self.forward_call(run, self.found, bottom[0], top[0])
 
-    def forward_call(self, run: ExecutionContext, desc: PrimitiveDesc, source: Blob, target: Blob) -> Call:
-        arguments = {
+    def forward_call(
+        self,
+        run: ExecutionContext,
+        desc: PrimitiveDesc,
+        source: Blob,
+        target: Blob,
+        extra: Mapping[int, Argument] | None = None,
+    ) -> Call:
+        """extra: further arguments, or others instead of this layer's parameters."""
+        arguments: dict[int, Argument] = {
             SRC: Operand(source, "data", self.source, "read", self._on_host),
             WEIGHTS: self._weights("read"),
             DST: Operand(target, "data", self.target, "write", on_host=True),
         }
         if len(self.layer.blobs) > 1:
             arguments[BIAS] = Operand(self.layer.blobs[1], "data", plain(self.layer.blobs[1].shape), "read")
-        return Call(run, desc, arguments)
+        return Call(run, desc, {**arguments, **(extra or {})})
 
     def _weights(self, mode: str) -> Operand:
         transposed: bool = self.layer.transpose  # type: ignore[attr-defined]

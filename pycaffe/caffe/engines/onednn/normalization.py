@@ -7,6 +7,7 @@ of one pass each. A layer that works in place keeps what it read by exchanging t
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,6 +65,11 @@ class Kept:
             self._spare = mem.exchange(PLACE, layout, self._spare)
         self.memory.point(self._spare.address)
 
+    def prepare_to_fill(self) -> Memory:
+        """Where to write what the layer would have read, after it was not run by itself."""
+        self.memory.point(self._spare.address)
+        return self.memory
+
 
 def vector(values: np.ndarray) -> Memory:
     """A memory over a float32 array of one axis, which it keeps alive."""
@@ -106,6 +112,10 @@ class _Normalizing(OneDNNKernel):
 
 @kernel("BatchNorm", engine="onednn")
 class BatchNormKernel(_Normalizing):
+    """fused: the group that ran the last forward, by weak reference; None when the kernel itself did."""
+
+    fused: weakref.ref[Any] | None = None
+
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer: Any = self.layer
         self.lay_out(bottom, top)
@@ -114,10 +124,10 @@ class BatchNormKernel(_Normalizing):
         self.global_stats: bool = layer.use_global_stats
         self.count = bottom[0].count // channels
         self._flags = USE_GLOBAL_STATS if self.global_stats else 0
-        self._source = self.source(bottom[0], top[0], keep=not self.global_stats)
+        self.source_argument = self.source(bottom[0], top[0], keep=not self.global_stats)
         self._found = forward_desc(FORWARD_TRAINING, self.layout, layer.eps, self._flags)
         arguments: dict[int, Any] = {
-            SRC: self._source,
+            SRC: self.source_argument,
             DST: Operand(top[0], "data", self.layout, "write"),
             MEAN: vector(self.mean),
             VARIANCE: vector(self.variance),
@@ -125,6 +135,7 @@ class BatchNormKernel(_Normalizing):
         self._forward = Call(run, self._found, arguments)
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.fused = None
         if self.global_stats:
             self.running()
             self._forward()
@@ -133,6 +144,13 @@ class BatchNormKernel(_Normalizing):
             self.kept.take()
         self._forward()
         self.update()
+
+    def normalize_into(self, run: ExecutionContext, memory: Memory) -> None:
+        """Write what forward would write, from this batch's statistics as they are."""
+        layer: Any = self.layer
+        desc = forward_desc(FORWARD_INFERENCE, self.layout, layer.eps, USE_GLOBAL_STATS)
+        stats = {MEAN: vector(self.mean), VARIANCE: vector(self.variance)}
+        Call(run, desc, {SRC: self.source_argument, DST: memory, **stats})()
 
     def running(self) -> None:
         """Set mean and variance from the running sums."""
@@ -156,7 +174,7 @@ class BatchNormKernel(_Normalizing):
         desc = backward_desc(self.layout, layer.eps, self._flags, self._found)
         arguments: dict[int, Any] = {
             # With running statistics the gradient does not depend on the bottom, which may be overwritten by now.
-            SRC: self._source,
+            SRC: self.source_argument,
             DIFF_DST: Operand(top[0], "diff", self.layout, "read"),
             DIFF_SRC: Operand(bottom[0], "diff", self.layout, "write"),
             MEAN: vector(self.mean),
@@ -178,7 +196,8 @@ class BatchNormKernel(_Normalizing):
 class _Affine(_Normalizing):
     """y = scale · x + bias per channel, either of which may be missing."""
 
-    flags = USE_GLOBAL_STATS
+    # The group that ran the last forward, by weak reference, until it has restored what backward needs here.
+    restore: weakref.ref[Any] | None = None
 
     def parameters(self) -> dict[int, Blob]:
         """{SCALE or SHIFT: blob}"""
@@ -196,11 +215,11 @@ class _Affine(_Normalizing):
             and self.layer.phase == caffe_pb2.TRAIN
             or any(self.propagate_down)
         )
-        self._source = self.source(bottom[0], top[0], keep)
+        self.source_argument = self.source(bottom[0], top[0], keep)
         prop = FORWARD_TRAINING if keep else FORWARD_INFERENCE
         self._found = forward_desc(prop, self.layout, 1.0, self._flags)
         arguments: dict[int, Any] = {
-            SRC: self._source,
+            SRC: self.source_argument,
             DST: Operand(top[0], "data", self.layout, "write"),
             **self._stats,
             **{
@@ -211,15 +230,14 @@ class _Affine(_Normalizing):
         self._forward = Call(run, self._found, arguments)
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.restore = None
         if self.kept is not None:
             self.kept.take()
         self._forward()
 
     def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         channels = plain(bottom[0].shape[1:2])
-        hint = self._found
-        if self._source is not None:
-            hint = forward_desc(FORWARD_TRAINING, self.layout, 1.0, self._flags)
+        hint = forward_desc(FORWARD_TRAINING, self.layout, 1.0, self._flags)
         desc = backward_desc(self.layout, 1.0, self._flags, hint)
         wanted = self.layer.param_propagate_down
         index = {id(b): i for i, b in enumerate(self.layer.blobs)}
@@ -230,7 +248,7 @@ class _Affine(_Normalizing):
         if not self._propagates(bottom, top):
             self._beside = Memory(self.layout, Buffer(self.layout.nbytes))
         arguments: dict[int, Any] = {
-            SRC: self._source,
+            SRC: self.source_argument,
             DIFF_DST: Operand(top[0], "diff", self.layout, "read"),
             DIFF_SRC: self._beside or Operand(bottom[0], "diff", self.layout, "write"),
             **self._stats,
@@ -253,6 +271,10 @@ class _Affine(_Normalizing):
     ) -> None:
         if not (propagate_down[0] or any(self.layer.param_propagate_down)):
             return
+        group = self.restore() if self.restore is not None else None
+        if group is not None:
+            self.restore = None
+            group.restore(run)
         for gradient in self._gradients:
             gradient.before()
         self._backward()

@@ -70,6 +70,10 @@ class OneDNNPlace:
         self._reorder(source_layout, source.address, target_layout, target.address)
         return True
 
+    def lay(self, host: np.ndarray, memory: Memory) -> None:
+        """Copy a C-order array into a memory's layout."""
+        self._reorder(plain(memory.desc.shape), host.ctypes.data, memory.desc, memory.address)
+
     def _reorder(
         self, source: MemoryDesc, source_address: int, target: MemoryDesc, target_address: int
     ) -> None:

@@ -66,7 +66,7 @@ def dims(values: Sequence[int]) -> Any:
 
 def post_operand(k: int) -> int:
     """Argument of execute for the second operand of the k-th post-operation."""
-    return 16384 * (k + 1) | SRC_1
+    return 32768 * (k + 1) | SRC_1
 
 
 class MemoryDesc:
