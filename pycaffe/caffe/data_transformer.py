@@ -147,7 +147,11 @@ class DataTransformer:
             row, column = self._centre(images.shape[1:])
             height, width = out.shape[2:]
             np.copyto(out, images[:, :, row : row + height, column : column + width], casting="unsafe")
-            self._normalise(out, row, column)
+            mean = self._mean_of(height, width, row, column, False)
+            if mean is not None:
+                np.subtract(out, mean, out=out)
+            if self.scale != 1:
+                np.multiply(out, self.scale, out=out)
             return
         if random is None and self.needs_random:
             raise ValueError("transform_batch: mirror and random crops need random words")
@@ -190,24 +194,24 @@ class DataTransformer:
                 column = words[2] * (image.shape[2] - width + 1) >> 32
             mirror = self.mirror and bool(words[0] & 1)
         cut = image[:, row : row + height, column : column + width]
+        mean = self._mean_of(height, width, row, column, mirror)
         if image.dtype == np.uint8:
-            copy(cut, mirror, out)
+            copy(cut, mirror, out, mean)
         else:
             np.copyto(out, cut[:, :, ::-1] if mirror else cut, casting="unsafe")
-        self._normalise(out, row, column, mirror)
-
-    def _normalise(self, out: np.ndarray, row: int, column: int, mirror: bool = False) -> None:
-        """out (..., C, h, w) = (out - mean) * scale; row, column and mirror say where out comes from."""
-        mean = self._mean
-        if mean is not None:
-            if self._mean_file:
-                height, width = out.shape[-2:]
-                if mirror:
-                    mean, column = self._mirrored_mean, mean.shape[2] - column - width
-                mean = mean[:, row : row + height, column : column + width]
-            np.subtract(out, mean, out=out)
+            if mean is not None:
+                np.subtract(out, mean, out=out)
         if self.scale != 1:
             np.multiply(out, self.scale, out=out)
+
+    def _mean_of(self, height: int, width: int, row: int, column: int, mirror: bool) -> np.ndarray | None:
+        """What to subtract from a part of an image that begins at this row and column."""
+        mean = self._mean
+        if mean is None or not self._mean_file:
+            return mean
+        if mirror:
+            mean, column = self._mirrored_mean, mean.shape[2] - column - width
+        return mean[:, row : row + height, column : column + width]
 
 
 def _text(shape: Sequence[int]) -> str:

@@ -96,13 +96,17 @@ def channels_first(image: np.ndarray) -> np.ndarray:
 
 class PlanarCopy:
     """Copies uint8 images (C, H, W) into float32 arrays, where NumPy would be slow at it: channels that are
-    interleaved in memory, as OpenCV's are, and mirroring. Keeps memory of one image between calls."""
+    interleaved in memory, as OpenCV's are, mirroring, and the mean in the same pass. Keeps memory of one
+    image between calls."""
 
     def __init__(self) -> None:
         self._memory = np.zeros(0, np.uint8)
 
-    def __call__(self, image: np.ndarray, mirror: bool, out: np.ndarray) -> None:
-        """out (C, H, W) = image, mirrored left to right or not."""
+    def __call__(
+        self, image: np.ndarray, mirror: bool, out: np.ndarray, mean: np.ndarray | None = None
+    ) -> None:
+        """out (C, H, W) = image, mirrored left to right or not, minus mean: (C, H, W), or one value for each
+        channel or for all, as (C, 1, 1) or (1, 1, 1)."""
         interleaved = image.strides[0] == 1 and len(image) > 1
         channels: Iterable[np.ndarray] = image
         if interleaved or mirror:
@@ -116,5 +120,20 @@ class PlanarCopy:
                 channels = cv2.split(cv2.flip(pixels, 1) if mirror else pixels, list(planes))
             else:
                 channels = [cv2.flip(c, 1, plane) for c, plane in zip(image, planes, strict=True)]
-        for target, channel in zip(out, channels, strict=True):
-            np.copyto(target, channel)
+        for i, (target, channel) in enumerate(zip(out, channels, strict=True)):
+            if mean is None:
+                np.copyto(target, channel)
+            else:
+                _subtract(channel, mean[i if len(mean) > 1 else 0], target)
+
+
+def _subtract(channel: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
+    """out (H, W) float32 = channel uint8 - mean, (H, W) or (1, 1) float32."""
+    if mean.size == 1:
+        np.subtract(channel, mean[0, 0], out=out)
+        return
+    import cv2
+
+    result = cv2.subtract(channel, mean, out, dtype=cv2.CV_32F)
+    if result is not out:  # it is, for a contiguous out
+        np.copyto(out, result)

@@ -215,12 +215,10 @@ class _Fill:
         height, width = cut.shape[:2]
         out.fill(0)
         target = out[:, row : row + height, column : column + width]
-        copy(channels_first(cut), mirror, target)
         mean = self._mean
-        if mean is not None:
-            if mean.shape[1] > 1:
-                mean = mean[:, row : row + height, column : column + width]
-            np.subtract(target, mean, out=target)
+        if mean is not None and mean.shape[1] > 1:
+            mean = mean[:, row : row + height, column : column + width]
+        copy(channels_first(cut), mirror, target, mean)
 
     def _cut(
         self, window: list[int], image: np.ndarray, mirror: bool, place: str
