@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+from . import engines as engines
 from . import io as io
 from . import layer_types as layer_types
+from . import models as models
 from .blob import Blob as Blob
 from .callbacks import SolverAction as SolverAction
 from .callbacks import SolverCallback as SolverCallback

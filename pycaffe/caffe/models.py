@@ -1,24 +1,22 @@
 """The reference models that ship with the package: where they are, and what they cost.
 
-    caffe.models.list()                      ['bvlc_alexnet', 'bvlc_googlenet', ...]
-    caffe.models.path("vgg16")               the folder;  path("vgg16", "deploy.prototxt")  a file in it
-    print(caffe.models.summary("vgg16"))     parameters and multiply-adds of each layer
-    caffe.models.without_data(net, shapes)   the net with inputs in place of its data layers
+caffe.models.list()                      ['bvlc_alexnet', 'bvlc_googlenet', ...]
+caffe.models.path("vgg16")               the folder;  path("vgg16", "deploy.prototxt")  a file in it
+print(caffe.models.summary("vgg16"))     parameters and multiply-adds of each layer
+caffe.models.without_data(net, shapes)   the net with inputs in place of its data layers
 """
 
 from __future__ import annotations
 
 import builtins
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .blob import Blob
 from .errors import DataError, NetError, closest
-from .layer import Layer
 from .net import Net
+from .net_summary import LayerSummary, summarize
 from .proto import caffe_pb2
 from .resources import data_path
 from .upgrade_proto import read_net_upgraded
@@ -46,21 +44,9 @@ def path(name: str, file: str = "") -> Path:
 
 
 @dataclass(frozen=True)
-class LayerSummary:
-    """One layer. tops: their shapes. parameters: learned numbers that no layer above has already.
-    multiply_adds: for all items of the batch."""
-
-    name: str
-    type: str
-    tops: tuple[tuple[int, ...], ...]
-    parameters: int
-    multiply_adds: int
-
-
-@dataclass(frozen=True)
 class Summary:
-    """What a net is made of. items: in its batch (the first axis of the first input or data).
-    memory: bytes of all blobs' data for that batch, parameters and gradients not counted."""
+    """What a net is made of. items: in its batch (the first axis of the first blob). memory: bytes of all
+    blobs' data for that batch, without parameters and gradients. layers: net_summary's rows."""
 
     name: str
     items: int
@@ -69,27 +55,19 @@ class Summary:
 
     @property
     def parameters(self) -> int:
-        return sum(layer.parameters for layer in self.layers)
+        """That are learned; papers do not count BatchNorm's statistics."""
+        return sum(layer.parameters for layer in self.layers if layer.type not in _STATISTICS)
 
     @property
     def multiply_adds(self) -> int:
-        """For one item. Counted are convolutions, inner products and recurrent layers, without biases, as
-        papers do."""
+        """For one item."""
         return sum(layer.multiply_adds for layer in self.layers) // self.items
 
     def __str__(self) -> str:
-        rows = [("layer", "type", "output", "parameters", "multiply-adds")]
-        for x in self.layers:
-            tops = " ".join("x".join(map(str, top)) or "scalar" for top in x.tops)
-            rows.append((x.name, x.type, tops, f"{x.parameters:,}", f"{x.multiply_adds // self.items:,}"))
-        rows.append((self.name or "in all", "", "", f"{self.parameters:,}", f"{self.multiply_adds:,}"))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        align = ("<", "<", "<", ">", ">")
-        lines = [
-            "  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join(lines)
+        return (
+            f"{self.name or 'the net'}: {self.parameters:,} parameters, {self.multiply_adds:,} multiply-adds "
+            f"and {self.memory / self.items / 1e6:,.1f} MB of blobs for one item"
+        )
 
 
 def summary(net: Net | caffe_pb2.NetParameter | str | os.PathLike[str]) -> Summary:
@@ -100,23 +78,9 @@ def summary(net: Net | caffe_pb2.NetParameter | str | os.PathLike[str]) -> Summa
     """
     if not isinstance(net, Net):
         net = Net(_definition(net), phase=caffe_pb2.TEST)
-    seen: set[int] = set()
-    layers = []
-    for name, layer in net.layer_dict.items():
-        if layer.type == "Split":
-            continue
-        bottoms = [net.blobs[blob] for blob in net.bottom_names[name]]
-        tops = [net.blobs[blob] for blob in net.top_names[name]]
-        new = [blob for blob in layer.blobs if id(blob.data_mem) not in seen]
-        seen.update(id(blob.data_mem) for blob in new)
-        parameters = 0 if layer.type in _STATISTICS else sum(blob.count for blob in new)
-        shapes = tuple(tuple(top.shape) for top in tops)
-        layers.append(
-            LayerSummary(name, layer.type, shapes, parameters, _multiply_adds(layer, bottoms, tops))
-        )
     first = next(iter(net.blobs.values()), None)
     items = first.shape[0] if first is not None and first.shape else 1
-    return Summary(net.name, items, net.memory_used, tuple(layers))
+    return Summary(net.name, items, net.memory_used, tuple(summarize(net)))
 
 
 def _definition(net: caffe_pb2.NetParameter | str | os.PathLike[str]) -> caffe_pb2.NetParameter:
@@ -127,20 +91,6 @@ def _definition(net: caffe_pb2.NetParameter | str | os.PathLike[str]) -> caffe_p
     if isinstance(net, str) and "/" not in net and not Path(net).exists():
         path(net)  # raises: neither a file nor a model
     return read_net_upgraded(net)
-
-
-def _multiply_adds(layer: Layer, bottoms: Sequence[Blob], tops: Sequence[Blob]) -> int:
-    if layer.type == "Convolution":
-        return sum(top.count for top in tops) * math.prod(layer.blobs[0].shape[1:])
-    if layer.type == "Deconvolution":
-        return sum(bottom.count for bottom in bottoms) * math.prod(layer.blobs[0].shape[1:])
-    if layer.type == "InnerProduct":
-        weights = layer.blobs[0]
-        return tops[0].count // layer.layer_param.inner_product_param.num_output * weights.count
-    if layer.type in ("LSTM", "RNN"):
-        steps, streams = bottoms[0].shape[:2]
-        return steps * streams * sum(blob.count for blob in layer.blobs if len(blob.shape) == 2)
-    return 0
 
 
 def without_data(
@@ -162,7 +112,9 @@ def without_data(
         )
         for top in layer.top:
             if top not in shapes:
-                raise NetError(f"layer '{layer.name}': shapes lacks its top '{top}' (given: {', '.join(shapes)})")
+                raise NetError(
+                    f"layer '{layer.name}': shapes lacks its top '{top}' (given: {', '.join(shapes)})"
+                )
             put.input_param.shape.add(dim=shapes[top])
         layer.CopyFrom(put)
     return result
