@@ -82,10 +82,12 @@ def norm_conv(
 ) -> Top:
     """A convolution without a bias, then BatchNorm, Scale and, with relu_name, a rectifier.
 
-    kernel: (height, width) for one that is not square. bn, scale: names of these layers. in_place: False gives
-    BatchNorm a blob of its own, named as the layer. more: parameters of the convolution, pad for one.
+    kernel: (height, width) for one that is not square. bn, scale: names of these layers. in_place: False
+    gives BatchNorm a blob of its own, named as the layer. more: the convolution's parameters, pad for one.
     """
-    shape = dict(kernel_size=kernel) if isinstance(kernel, int) else dict(kernel_h=kernel[0], kernel_w=kernel[1])
+    shape = (
+        dict(kernel_size=kernel) if isinstance(kernel, int) else dict(kernel_h=kernel[0], kernel_w=kernel[1])
+    )
     settings: dict[str, Any] = dict(param=WEIGHTS, bias_term=False, weight_filler=dict(type="msra"))
     n[name] = L.Convolution(bottom, num_output=num_output, **shape, **{**settings, **more})
     return norm(n, n[name], bn, scale, relu_name, in_place=in_place, eps=eps)

@@ -36,7 +36,12 @@ def imagenet(crop: int, batch_size: int, test_batch_size: int, **transform: Any)
 
 
 def classifier(
-    name: str, body: Body, data: tuple[Data, Data], top_5: bool = False, data_type: str = "Data", layer: str = "data"
+    name: str,
+    body: Body,
+    data: tuple[Data, Data],
+    top_5: bool = False,
+    data_type: str = "Data",
+    layer: str = "data",
 ) -> caffe_pb2.NetParameter:
     """The net for training and testing a classifier. data: parameters of the data layers (train, test)."""
     n = NetSpec()
@@ -68,7 +73,7 @@ def with_test_data(name: str, n: NetSpec, *tests: Data) -> caffe_pb2.NetParamete
 def deploy(
     name: str, body: Body, shape: Sequence[int], output: str = "prob", output_type: str = "Softmax"
 ) -> caffe_pb2.NetParameter:
-    """The net for use: an input of that shape, and probabilities. output "": the body's own top is the last."""
+    """The net for use: an input of that shape, and probabilities. output "": the body's own top is last."""
     n = NetSpec()
     n.data = L.Input(input_param=dict(shape=dict(dim=shape)))
     scores = body(n, n.data)
@@ -96,10 +101,9 @@ def for_use(name: str, net: caffe_pb2.NetParameter) -> caffe_pb2.NetParameter:
 def solver(net: str, **fields: Any) -> caffe_pb2.SolverParameter:
     """The solver of models/<net>/, on the CPU unless told otherwise; snapshots go beside it."""
     param = caffe_pb2.SolverParameter()
-    folder = f"models/{net}"
-    settings = dict(
-        net=f"{folder}/train_val.prototxt", **fields, snapshot_prefix=f"{folder}/{net}", solver_mode="CPU"
-    )
+    # The net is found beside the solver, from any folder.
+    prefix = f"models/{net}/{net}"
+    settings = dict(net="train_val.prototxt", **fields, snapshot_prefix=prefix, solver_mode="CPU")
     for field, value in settings.items():
         assign_proto(param, field, value)
     return param

@@ -55,7 +55,7 @@ def numbered(*depths: int) -> list[list[str]]:
 
 
 def body(stages: Sequence[Sequence[str]], bottleneck: bool, first_bias: bool = False) -> recipe.Body:
-    """stages: the names of the blocks in each. first_bias: whether conv1 has a bias, as in one public model."""
+    """stages: the names of the blocks in each. first_bias: conv1 has one, as in one public model."""
 
     def build(n: NetSpec, data: Top) -> Top:
         first: dict[str, Any] = (

@@ -67,9 +67,7 @@ def reduction_a(n, bottom):
     prefix = "reduction_a"
     branches = [
         chain(n, prefix, bottom, ("3x3", 384, 3), stride=2),
-        chain(
-            n, prefix, bottom, ("3x3_2_reduce", 64, 1), ("3x3_2", 96, 3), ("3x3_3", 96, 3), stride=2
-        ),
+        chain(n, prefix, bottom, ("3x3_2_reduce", 64, 1), ("3x3_2", 96, 3), ("3x3_3", 96, 3), stride=2),
     ]
     return concat(n, f"{prefix}_concat", *branches, B.max_pool(n, f"{prefix}_pool", bottom, 3, 2))
 

@@ -1,4 +1,4 @@
-"""A siamese net on pairs of MNIST: a plane where digits of a class lie together (Hadsell and others, 2006)."""
+"""A siamese net on pairs of MNIST: a plane where equal digits lie together (Hadsell and others, 2006)."""
 
 from common import layers as B
 from common import recipe
@@ -26,7 +26,9 @@ def branch(n, data, suffix=""):
 def train_val():
     folder, pixels = "examples/siamese/mnist_siamese", dict(scale=0.00390625)
     n = NetSpec()
-    n.pair_data, n.sim = L.Data(ntop=2, include=recipe.TRAIN, **recipe.lmdb(f"{folder}_train_lmdb", 64, **pixels))
+    n.pair_data, n.sim = L.Data(
+        ntop=2, include=recipe.TRAIN, **recipe.lmdb(f"{folder}_train_lmdb", 64, **pixels)
+    )
     n.data, n.data_p = L.Slice(n.pair_data, ntop=2, name="slice_pair", axis=1, slice_point=1)
     n.loss = L.ContrastiveLoss(
         branch(n, n.data), branch(n, n.data_p, "_p"), n.sim, contrastive_loss_param=dict(margin=1)

@@ -1,0 +1,223 @@
+"""The reference models: written by their scripts, built in both phases, of the published size."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import caffe
+from caffe import models
+from caffe.errors import DataError, NetError
+from caffe.proto import caffe_pb2
+from caffe.resources import data_path
+from caffe.upgrade_proto import read_net_upgraded, read_solver_upgraded
+from model_shapes import data_shapes, stages, without_fillers
+
+FOLDER = data_path("models")
+NAMES = models.list()
+DOCUMENT = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+# Those that are not written by hand.
+WRITTEN = [name for name in NAMES if name not in ("digits", "lenet")]
+
+
+@pytest.fixture(scope="module")
+def write() -> Iterator[ModuleType]:
+    """models/write.py, as when it is run as a program: its folder is where imports are sought first."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        import write  # pyright: ignore[reportMissingImports]
+
+        yield write
+    finally:
+        sys.path.remove(str(FOLDER))
+        for name in [n for n in sys.modules if n == "write" or n.split(".")[0] == "common"]:
+            del sys.modules[name]
+
+
+def train_val(name: str) -> caffe_pb2.NetParameter:
+    return read_net_upgraded(str(models.path(name, "train_val.prototxt")))
+
+
+def parameters(net: caffe.Net) -> dict[str, list[tuple[int, ...]]]:
+    return {name: [tuple(blob.shape) for blob in blobs] for name, blobs in net.params.items()}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_files_are_what_the_script_writes(name: str, write: ModuleType) -> None:
+    texts = write.texts(name)
+    assert set(texts) == {"train_val.prototxt", "deploy.prototxt", "solver.prototxt"}
+    for file, text in texts.items():
+        assert (FOLDER / name / file).read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_the_text_says_what_the_message_does(name: str, write: ModuleType) -> None:
+    _, messages = write.messages(name)
+    for file, message in messages.items():
+        read = read_solver_upgraded if file == "solver.prototxt" else read_net_upgraded
+        back = read(str(FOLDER / name / file))
+        if file == "solver.prototxt":
+            back.net = message.net  # found beside the solver, from any folder
+        assert back == message
+
+
+def test_every_script_has_its_model(write: ModuleType) -> None:
+    assert write.names() == WRITTEN
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_builds_in_both_phases_and_goes_into_use(name: str) -> None:
+    used = caffe.Net(str(models.path(name, "deploy.prototxt")), caffe.TEST)
+    net = without_fillers(models.without_data(train_val(name), data_shapes(name, 2)))
+    trained = caffe.Net(net, caffe.TRAIN)
+    tested = caffe.Net(net, caffe.TEST, stages=stages(name))
+    assert any("loss" in output for output in trained.outputs)
+    assert parameters(trained) == parameters(tested)
+    # What is trained, and what its snapshots are loaded into. R-CNN's last layer is replaced by hand.
+    into, what = parameters(used), parameters(trained)
+    if name == "bvlc_reference_rcnn_ilsvrc13":
+        del into["fc-rcnn"]
+    assert into.items() <= what.items()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solver_belongs_to_the_model(name: str) -> None:
+    solver = read_solver_upgraded(str(models.path(name, "solver.prototxt")))
+    assert Path(solver.net).samefile(FOLDER / name / Path(solver.net).name)
+    assert solver.solver_mode == caffe_pb2.SolverParameter.CPU
+    if name in WRITTEN:
+        assert solver.snapshot_prefix == f"models/{name}/{name}"
+        test_nets = max(1, len(solver.test_state))
+        assert len(solver.test_iter) == test_nets and solver.test_interval
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readme_and_table_state_what_is_computed(name: str) -> None:
+    text = models.path(name, "readme.md").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    summary = models.summary(name)
+    numbers = {f"{summary.parameters:,}", f"{summary.multiply_adds:,}"}
+    if name in WRITTEN:
+        assert all(f"{number} computed" in text for number in numbers)
+    row = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| [{name}]("))
+    cells = [cell.strip() for cell in row.split("|")]
+    assert {cells[2], cells[4]} == numbers
+
+
+# Learned parameters, as published to the last digit; where, says docs/models.md.
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("bvlc_googlenet", 6_998_552),
+        ("vgg16", 138_357_544),
+        ("vgg19", 143_667_240),
+        ("squeezenet_v1.0", 1_248_424),
+        ("squeezenet_v1.1", 1_235_496),
+        # torchvision's 11,689,512 and a projection with its normalization: 64 · 64 + 2 · 64
+        ("resnet18", 11_689_512 + 4_224),
+        # torchvision's 25,557,032 and the bias of conv1
+        ("resnet50", 25_557_032 + 64),
+        ("resnet101", 44_549_160),
+        ("resnet152", 60_192_808),
+        ("mobilenet_v1", 4_231_976),
+        # torchvision's 3,504,872 and an expansion of 32 to 32 channels with its normalization
+        ("mobilenet_v2", 3_504_872 + 32 * 32 + 2 * 32),
+        ("densenet121", 7_978_856),
+        # Keras's 23,851,784, whose three numbers a channel of normalization are here two; 17,216 channels
+        ("inception_v3", 23_851_784 - 17_216),
+    ],
+)
+def test_parameters_as_published(name: str, published: int) -> None:
+    assert models.summary(name).parameters == published
+
+
+# Multiply-adds in units of 10^9, as the papers state them, to their last digit.
+@pytest.mark.parametrize(
+    ("name", "published", "places"),
+    [
+        ("bvlc_alexnet", 0.724, 3),  # Sze and others, 2017, table II
+        ("vgg16", 15.5, 1),  # the same
+        ("mobilenet_v1", 0.569, 3),
+        ("mobilenet_v2", 0.429, 3),  # of the public model; the paper's net has 0.300
+        ("resnet18", 1.8, 1),
+        ("resnet101", 7.6, 1),
+        ("resnet152", 11.3, 1),
+    ],
+)
+def test_multiply_adds_as_published(name: str, published: float, places: int) -> None:
+    assert round(models.summary(name).multiply_adds / 1e9, places) == published
+
+
+# By these names, public weights are found.
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        ("bvlc_alexnet", "conv1 conv2 conv5 fc6 fc8"),
+        ("bvlc_googlenet", "conv1/7x7_s2 inception_3a/1x1 inception_5b/pool_proj loss3/classifier"),
+        ("bvlc_reference_rcnn_ilsvrc13", "conv1 fc7 fc-rcnn"),
+        ("finetune_flickr_style", "fc7 fc8_flickr"),
+        ("vgg19", "conv1_1 conv5_4 fc6 fc8"),
+        ("nin", "conv1 cccp1 conv4-1024 cccp8-1024"),
+        ("squeezenet_v1.1", "conv1 fire2/squeeze1x1 fire9/expand3x3 conv10"),
+        ("resnet50", "conv1 bn_conv1 scale_conv1 res2a_branch1 bn4f_branch2c scale5c_branch2c fc1000"),
+        ("resnet101", "res3b3_branch2a bn4b22_branch2b scale5c_branch2c fc1000"),
+        ("resnet152", "res2c_branch2a res3b7_branch2c bn4b35_branch2b"),
+        ("mobilenet_v1", "conv1/bn conv2_1/dw conv5_6/sep/scale conv6/dw fc7"),
+        ("mobilenet_v2", "conv2_1/expand conv4_7/dwise/bn conv6_3/linear/scale conv6_4 fc7"),
+        ("densenet121", "conv2_1/x1/bn conv3_12/x2 conv4_blk/scale conv5_16/x2 conv5_blk/bn fc6"),
+        ("inception_v3", "conv1_3x3_s2_bn inception_a1_5x5 reduction_b_7x1 inception_c2_3x1_2 classifier"),
+        ("fcn8s", "conv1_1 fc7 score_fr upscore2 score_pool4 upscore_pool4 score_pool3 upscore8"),
+    ],
+)
+def test_layers_have_their_public_names(name: str, layers: str) -> None:
+    net = caffe.Net(str(models.path(name, "deploy.prototxt")), caffe.TEST)
+    assert set(layers.split()) <= set(net.params)
+
+
+def test_fully_convolutional_offsets_fit_any_size() -> None:
+    net = caffe.Net(str(models.path("fcn8s", "deploy.prototxt")), caffe.TEST)
+    for size in ((37, 64), (500, 375)):
+        net.blobs["data"].reshape(1, 3, *size)
+        net.reshape()
+        assert net.blobs["score"].shape == (1, 21, *size)
+
+
+def test_unknown_names_are_answered_with_the_closest() -> None:
+    with pytest.raises(DataError, match="no model 'vgg61'; did you mean 'vgg19' or 'vgg16'"):
+        models.path("vgg61")
+    with pytest.raises(DataError, match="no model 'vgg61'"):
+        models.summary("vgg61")
+    with pytest.raises(DataError, match="no 'depoly.prototxt' in .*did you mean 'deploy.prototxt'"):
+        models.path("vgg16", "depoly.prototxt")
+
+
+def test_summary_counts_items_and_learned_parameters() -> None:
+    n = caffe.NetSpec()
+    n.data = caffe.layers.Input(input_param={"shape": {"dim": [5, 4, 6, 6]}})
+    n.conv = caffe.layers.Convolution(n.data, num_output=3, kernel_size=3)
+    n.bn = caffe.layers.BatchNorm(n.conv)
+    summary = models.summary(n.to_proto())
+    assert summary.items == 5
+    assert summary.parameters == 3 * 4 * 9 + 3
+    assert summary.multiply_adds == 3 * 4 * 4 * 4 * 9
+    assert summary.memory == 4 * 5 * (4 * 36 + 2 * 3 * 16)
+    assert str(summary).startswith("the net: 111 parameters, 1,728 multiply-adds")
+
+
+def test_a_net_without_its_data_takes_what_it_is_given() -> None:
+    definition = models.without_data(train_val("cifar10_quick"), data_shapes("cifar10_quick", 3))
+    net = caffe.Net(definition, caffe.TEST)
+    rng = np.random.default_rng(1)
+    net.blobs["data"].data[...] = rng.normal(0, 50, (3, 3, 32, 32))
+    net.blobs["label"].data[...] = [1, 2, 3]
+    assert net.forward()["loss"] == pytest.approx(np.log(10), abs=0.1)
+
+
+def test_a_shape_that_is_not_given_is_named() -> None:
+    with pytest.raises(NetError, match=r"layer 'cifar': shapes lacks its top 'label' \(given: data\)"):
+        models.without_data(train_val("cifar10_quick"), {"data": (1, 3, 32, 32)})
