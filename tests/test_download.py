@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,27 @@ def test_what_a_killed_process_left_is_cleared_away(server: FileServer, tmp_path
     assert len(names(tmp_path)) == 1 and FILE.name not in names(tmp_path)
     get(server, tmp_path, "good")
     assert names(tmp_path) == [FILE.name]
+
+
+def test_several_at_once_do_not_disturb_each_other(server: FileServer, tmp_path: Path) -> None:
+    (tmp_path / "data.gz.part").write_bytes(CONTENT[:1000])
+    with ThreadPoolExecutor(4) as pool:
+        paths = [pool.submit(get, server, tmp_path, "good") for _ in range(4)]
+    assert {path.result().read_bytes() for path in paths} == {CONTENT}
+    assert names(tmp_path) == [FILE.name]
+
+
+def test_a_disk_that_takes_no_more(server: FileServer, tmp_path: Path) -> None:
+    script = (
+        "import resource, signal; from caffe.download import RemoteFile, download\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        f"download(RemoteFile(*{tuple(FILE)}), [{server.url('good/')!r}], {str(tmp_path)!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr.splitlines()[-1].startswith("caffe.errors.DataError: cannot write ")
+    assert FILE.name not in names(tmp_path)
+    assert get(server, tmp_path, "good").read_bytes() == CONTENT
 
 
 def test_a_folder_that_is_a_file(server: FileServer, tmp_path: Path) -> None:
