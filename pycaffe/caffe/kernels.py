@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -120,7 +121,7 @@ class UpdateKernel:
     engine: ClassVar[str] = REFERENCE
 
     def __init__(self, solver: Any):
-        self.solver = solver
+        self.solver: Any = weakref.proxy(solver)  # which holds its kernels
 
     def supports(self, param: LearnableParam, history: Sequence[Blob]) -> bool:
         """Can it update this parameter? Asked once, when the solver is made."""
