@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from caffe.errors import DataError
 from caffe.image import PlanarCopy, channels_first, decode, encode, read_image, resize
+from caffe.image_header import broken_promise, claimed_pixels
 
 # 8 x 8 pixels of cyan 200, magenta 30, yellow 10, black 40 (of 255), by Pillow.
 CMYK_JPEG = base64.b64decode(
@@ -168,11 +169,12 @@ def huge_png() -> bytes:
     [
         (b"", "it has no bytes"),
         (b"<html>not found</html>", "no image to OpenCV, or a damaged one"),
-        (file(np.zeros((40, 40), np.uint8))[:60], "no image to OpenCV, or a damaged one"),
+        (file(np.zeros((40, 40), np.uint8))[:60], "its 60 bytes do not hold all of the PNG that they begin"),
         (b"\xff\xd8\xff\xe0", "no image to OpenCV, or a damaged one"),
-        (huge_png(), "OpenCV cannot decode"),
+        (huge_png(), "bytes claim to be 3,600,000,000 pixels: it is damaged"),
+        (huge_png().ljust(1 << 19, b"\0"), "OpenCV cannot decode its 524288 bytes: .*MAX_IMAGE_PIXELS"),
     ],
-    ids=["empty", "text", "half a PNG", "a JPEG's first bytes", "too many pixels"],
+    ids=["empty", "text", "half a PNG", "a JPEG's first bytes", "too many pixels", "too many for OpenCV"],
 )
 def test_what_is_no_image_is_named(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "bad.png").write_bytes(data)
@@ -221,6 +223,30 @@ def test_threads_decode_at_once(rng: np.random.Generator) -> None:
         thread.join()
     for i, image in enumerate(images):
         np.testing.assert_array_equal(found[i], image)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "bmp", "webp", "gif"])
+@pytest.mark.parametrize("size", [(3, 500), (1, 1), (300, 41)])
+def test_the_size_that_a_header_tells(kind: str, size: tuple[int, int]) -> None:
+    if not cv2.haveImageWriter(f"x.{kind}"):
+        pytest.skip(f"this OpenCV does not write {kind}")
+    data = file(np.zeros((*size, 3), np.uint8), kind)
+    assert claimed_pixels(data) == size[0] * size[1]
+    assert not broken_promise(data)
+    for end in range(len(data)):  # cut off anywhere, it is no fault in reading
+        assert claimed_pixels(data[:end]) in (0, size[0] * size[1])
+
+
+def test_a_lossless_webp_tells_its_size() -> None:
+    data = cv2.imencode(".webp", np.zeros((30, 41, 3), np.uint8), [cv2.IMWRITE_WEBP_QUALITY, 101])[1]
+    assert claimed_pixels(data.tobytes()) == 30 * 41
+
+
+def test_a_blank_image_is_no_broken_promise() -> None:
+    """A thousand pixels and more for each byte are possible."""
+    data = file(np.zeros((7000, 7000), np.uint8))
+    assert 7000 * 7000 > 500 * len(data)
+    assert decode(data, False).shape == (7000, 7000)
 
 
 # -- copies ---------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from .errors import DataError
+from .image_header import broken_promise
 
 _JPEG, _END_OF_JPEG = b"\xff\xd8\xff", b"\xff\xd9"
 
@@ -36,6 +37,9 @@ def decode(data: bytes | memoryview, color: bool | None = True) -> np.ndarray:
     flag = cv2.IMREAD_UNCHANGED if color is None else cv2.IMREAD_COLOR if color else cv2.IMREAD_GRAYSCALE
     if not len(data):
         raise DataError("it has no bytes")
+    promise = broken_promise(data)
+    if promise:
+        raise DataError(f"{promise}: it is damaged or truncated")
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
         if image is None and bytes(data[:3]) == _JPEG:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import h5py
 import numpy as np
@@ -17,6 +18,9 @@ log = logging.getLogger("caffe.data")
 
 # Bytes of one dataset that are kept in memory: files may be larger than it.
 _BLOCK = 2**24
+
+# What h5py raises for damaged files, depending on where the damage is.
+_FAULTS = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, OverflowError)
 
 _CLASSES = {"f": "H5T_FLOAT", "i": "H5T_INTEGER", "u": "H5T_INTEGER"}
 
@@ -31,7 +35,7 @@ class Hdf5Rows:
 
     def __init__(self, path: str, names: Sequence[str]):
         self.path, self._names = path, names
-        with self._open() as file:
+        with self._reading() as file:
             sets = [self._dataset(file, name) for name in names]
             counts = [s.shape[0] for s in sets]
             self.shapes = [tuple(s.shape[1:]) for s in sets]
@@ -43,16 +47,23 @@ class Hdf5Rows:
         self._start = self._stop = 0
         self._blocks: list[np.ndarray] = []
 
-    def _open(self) -> h5py.File:
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[h5py.File]:
+        """The file, open for as long as the block lasts."""
         if not os.path.isfile(self.path):
             raise DataError(
                 f"Failed opening HDF5 file: {self.path}: there is no such file. Paths in the list start at "
                 f"the working directory, {os.getcwd()}"
             )
         try:
-            return h5py.File(self.path, "r")
-        except OSError as error:
+            file = h5py.File(self.path, "r")
+        except _FAULTS as error:
             raise DataError(f"Failed opening HDF5 file: {self.path}: {error}") from error
+        try:
+            with file:
+                yield file
+        except _FAULTS as error:
+            raise DataError(f"{self.path}: it cannot be read, it may be damaged: {error}") from error
 
     def _dataset(self, file: h5py.File, name: str) -> h5py.Dataset:
         found = file.get(name)
@@ -101,7 +112,7 @@ class Hdf5Rows:
         if not self._blocks or len(self._blocks[0]) < rows:
             self._blocks = [np.empty((rows, *shape), np.float32) for shape in self.shapes]
         self._start = self._stop = 0
-        with self._open() as file:
+        with self._reading() as file:
             for name, shape, block in zip(self._names, self.shapes, self._blocks, strict=True):
                 dataset = self._dataset(file, name)
                 if dataset.shape != (self.rows, *shape):
@@ -111,7 +122,7 @@ class Hdf5Rows:
                     )
                 try:
                     dataset.read_direct(block, np.s_[start:stop], np.s_[: stop - start])
-                except OSError as error:
+                except _FAULTS as error:
                     raise DataError(f"{self.path}: dataset {name} cannot be read: {error}") from error
         self._start, self._stop = start, stop
 
