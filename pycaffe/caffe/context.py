@@ -86,6 +86,20 @@ def next_net_seed() -> tuple[int, int]:
         return _seeds.seed, _seeds.drawn - 1
 
 
+_python_layers = True
+
+
+def allow_python_layers(allowed: bool) -> None:
+    """May nets of this process make Python layers, which run the code of the module that they name? For
+    files of unknown origin; one net alone refuses them with Net(..., allow_python=False)."""
+    global _python_layers
+    _python_layers = allowed
+
+
+def python_layers_allowed() -> bool:
+    return _python_layers
+
+
 _rank, _ranks = 0, 1
 
 

@@ -8,13 +8,13 @@ solver.step(1000)
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from .errors import CaffeError
-from .log_file import Row, TrainingLog, columns
+from .log_file import TrainingLog, columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure  # type: ignore[import-not-found]
@@ -102,8 +102,12 @@ def plot_logs(
     x: "NumIters" or "Seconds". names: the outputs to show, also "LearningRate"; default: all but that.
     Raises CaffeError for names that no log has.
     """
-    parts = [(label, part, rows) for label, log in logs.items() for part, rows in _parts(log)]
-    known = columns(row for _, _, rows in parts for row in rows)
+    parts = [
+        (label, f"C{k % 10}", part, rows)
+        for k, (label, log) in enumerate(logs.items())
+        for part, rows in (("train", log.train), ("test", log.test))
+    ]
+    known = columns(row for *_, rows in parts for row in rows)
     default = [name for name in known if name not in ("NumIters", "Seconds", "LearningRate")]
     chosen = list(names) if names is not None else default
     unknown = [name for name in (*chosen, x) if name not in known]
@@ -112,22 +116,17 @@ def plot_logs(
     figure = _figure(8, 3 * len(chosen))
     panels = figure.subplots(len(chosen), squeeze=False)[:, 0]
     for axes, name in zip(panels, chosen, strict=True):
-        for label, part, rows in parts:
+        for label, colour, part, rows in parts:
             points = [(row[x], row[name]) for row in rows if name in row]
             if points and not (part == "test" and name == "LearningRate"):
                 style = "-" if part == "train" else "--o"
-                axes.plot(
-                    *zip(*points, strict=True), style, markersize=3, linewidth=1, label=f"{label} ({part})"
-                )
+                text = f"{label} ({part})"
+                axes.plot(*zip(*points, strict=True), style, color=colour, markersize=3, label=text)
         axes.set_ylabel(name)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     panels[-1].set_xlabel("iteration" if x == "NumIters" else "seconds")
     return figure
-
-
-def _parts(log: TrainingLog) -> Sequence[tuple[str, list[Row]]]:
-    return (("train", log.train), ("test", log.test))
 
 
 def _save(figure: Figure, path: str | Path) -> None:

@@ -33,6 +33,12 @@ TOOLS = {
     "upgrade_net_proto_binary": "upgrade a caffemodel to the current format",
     "upgrade_solver_proto_text": "upgrade a solver prototxt to the current format",
     "data": "make databases of MNIST, Fashion-MNIST or CIFAR-10",
+    "classify": "a net's output for images",
+    "detect": "a net's output for windows of images",
+    "draw_net": "a picture of a net",
+    "net": "summary, draw, diff: look at nets",
+    "log": "parse, plot: the logs of trainings as tables and curves",
+    "model": "list, show, new, fetch: reference models and public weights",
     "shim": "write a tree build/tools, python/caffe as scripts expect it",
 }
 COMMANDS = {**BREW, **TOOLS}

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import numpy as np
 
-from caffe import __version__, logs
+from caffe import __version__, context, logs
 from caffe.errors import CaffeError
 
 from . import commands, gflags
@@ -26,6 +26,12 @@ def _switch(help: str, *names: str) -> click.Option:
 
 
 _DEBUG = _switch("Show the traceback of an error.", "-debug", "--debug")
+_PYTHON = click.Option(
+    ["-python_layers", "--python_layers"],
+    type=click.BOOL,
+    default=True,
+    help="Let nets run their Python layers; --no-python-layers refuses files that have any.",
+)
 _HELP = _switch("Show help and exit.", "-help", "--help", "-helpshort", "-helpfull", "-h")
 _VERSION = _switch("Show the version and exit.", "-version", "--version")
 
@@ -113,7 +119,7 @@ def _unexpected(error: Exception) -> str:
 
 
 def _run(argv: list[str], tool: str | None) -> None:
-    common = [*log_options(), _DEBUG, _HELP, _VERSION]
+    common = [*log_options(), _PYTHON, _DEBUG, _HELP, _VERSION]
     if argv[:1] == ["help"] and tool is None:
         argv = [*argv[1:], "--help"]
     name = tool
@@ -142,6 +148,7 @@ def _run(argv: list[str], tool: str | None) -> None:
         click.echo(command.get_help(click.Context(command, info_name=program)))
     else:
         settings.pop("debug")
+        context.allow_python_layers(settings.pop("python_layers"))
         logs.install(logs.LogOptions(**settings), program=tool or "caffe")
         logs.logger.propagate = False
         # A training that diverges is told of once, in words; NumPy's warnings would repeat it.

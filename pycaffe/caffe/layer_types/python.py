@@ -46,6 +46,11 @@ def create(param: caffe_pb2.LayerParameter) -> Layer:
     def error(message: str) -> LayerError:
         return LayerError(message, layer=param.name, layer_type=param.type)
 
+    if not context.python_layers_allowed():
+        raise error(
+            f"Python layers are refused here, since they run code of the module {fields.module!r}; leave out "
+            "--no-python-layers if you trust the file"
+        )
     for field in ("module", "layer"):
         if not getattr(fields, field):
             raise error(f"python_param.{field} must be given: {where}")
