@@ -29,11 +29,18 @@ Progress = Callable[[int, int], None]
 
 
 class RemoteFile(NamedTuple):
-    """A file as its publisher describes it: name, size in bytes, MD5 in hexadecimal digits."""
+    """A file as its publisher describes it: name, size in bytes, checksums in hexadecimal digits.
+
+    Of the checksums, "" is one that is not stated, and a beginning will do. query: what follows the name in
+    its URL.
+    """
 
     name: str
     size: int
-    md5: str
+    md5: str = ""
+    sha1: str = ""
+    sha256: str = ""
+    query: str = ""
 
 
 class _Unusable(Exception):
@@ -71,7 +78,7 @@ def download(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(target.parent, (file.name,))
-        if target.is_file() and _is(target, file):
+        if target.is_file() and matches(target, file):
             return target
         for mirror in mirrors:
             try:
@@ -85,12 +92,31 @@ def download(
     raise DataError(f"cannot download {file.name}:\n" + "\n".join(reasons))
 
 
+def stated_size(name: str, mirrors: Sequence[str], stall: float = 30.0) -> int:
+    """The bytes of a file, by the first of the mirrors that states it. name: with its query, if it has one.
+
+    Raises DataError when none does, with all reasons.
+    """
+    reasons = []
+    for mirror in mirrors:
+        url = mirror + name
+        try:
+            with _request(url, 0, stall) as response:
+                length = response.headers.get("Content-Length", "")
+            if length.isdigit():
+                return int(length)
+            reasons.append(f"{url}: it does not say how long the file is")
+        except _Unusable as error:
+            reasons.append(f"{url}: {' '.join(str(error).split())}")
+    raise DataError(f"cannot download {name.partition('?')[0]}:\n" + "\n".join(reasons))
+
+
 def _silent(done: int, size: int) -> None:
     pass
 
 
 def _from_mirror(file: RemoteFile, mirror: str, target: Path, progress: Progress, stall: float) -> None:
-    url, part = mirror + file.name, target.with_name(f"{target.name}.part")
+    url, part = mirror + file.name + file.query, target.with_name(f"{target.name}.part")
     with temporary_name(target) as path:
         # Renaming makes the part ours: no second process writes to it.
         with contextlib.suppress(FileNotFoundError):
@@ -98,12 +124,12 @@ def _from_mirror(file: RemoteFile, mirror: str, target: Path, progress: Progress
         resumed = path.exists()
         try:
             _transfer(file, url, path, progress, stall)
-            if resumed and not _is(path, file):
+            if resumed and not matches(path, file):
                 path.unlink()  # what was there before may be the fault
                 _transfer(file, url, path, progress, stall)
-            if not _is(path, file):
+            if not matches(path, file):
                 path.unlink()
-                raise _Unusable(f"its MD5 is not {file.md5}: the file was altered")
+                raise _Unusable(f"its {_stated(file)}: the file was altered")
         except BaseException:
             if path.exists() and path.stat().st_size:
                 os.replace(path, part)
@@ -214,8 +240,24 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _is(path: Path, file: RemoteFile) -> bool:
+def matches(path: Path, file: RemoteFile) -> bool:
+    """Whether path has the size and every stated checksum of the file."""
     if path.stat().st_size != file.size:
         return False
+    return all(checksum(path, kind).startswith(wanted) for kind, wanted in _checksums(file))
+
+
+def _checksums(file: RemoteFile) -> list[tuple[str, str]]:
+    kinds = {"md5": file.md5, "sha1": file.sha1, "sha256": file.sha256}
+    return [(kind, wanted.lower()) for kind, wanted in kinds.items() if wanted]
+
+
+def _stated(file: RemoteFile) -> str:
+    """The checksums, for an error: "MD5 is not 0123"."""
+    return " and its ".join(f"{kind.upper()} is not {wanted}" for kind, wanted in _checksums(file))
+
+
+def checksum(path: Path, kind: str) -> str:
+    """Of a file, in hexadecimal digits. kind: md5, sha1 or sha256."""
     with open(path, "rb") as opened:
-        return hashlib.file_digest(opened, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == file.md5
+        return hashlib.file_digest(opened, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import struct
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +13,12 @@ import click
 import numpy as np
 
 from caffe.datasets import cache_folders
-from caffe.download import Progress, RemoteFile, download
+from caffe.download import download
 from caffe.errors import DataError
 from caffe.proto.caffe_pb2 import Datum
 
 from . import cifar
+from .download_bar import download_bar
 from .mnist import digit_records, read_pair, siamese_records
 from .new_databases import refuse_existing, write_databases
 from .public_data import SETS
@@ -191,7 +190,7 @@ def _downloaded(name: str) -> Path:
     folder = cache_folders()[0].parent / "downloads" / name
     try:
         for file in files:
-            with _progress_bar(file) as progress:
+            with download_bar(file.name, file.size) as progress:
                 download(file, mirrors, folder, progress)
     except DataError as error:
         names = ", ".join(file.name for file in files)
@@ -199,18 +198,3 @@ def _downloaded(name: str) -> Path:
             f"{error}\nWithout a network: put {names} into a folder, and add: --from THAT_FOLDER"
         ) from error
     return folder
-
-
-@contextlib.contextmanager
-def _progress_bar(file: RemoteFile) -> Iterator[Progress | None]:
-    """On a terminal, what draws a bar; else None."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = TextColumn(file.name), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=file.size)
-        yield lambda done, _: bar.update(task, completed=done)

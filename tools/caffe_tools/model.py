@@ -1,0 +1,165 @@
+"""caffe model: the reference models, and public weights for them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import click
+
+from caffe import models
+from caffe.download import RemoteFile, checksum, download, matches, stated_size
+from caffe.errors import DataError, closest
+from caffe.net import Net
+from caffe.net_summary import table
+from caffe.proto import caffe_pb2
+
+from .download_bar import download_bar
+from .public_models import WEIGHTS, PublicWeights
+from .quiet import quiet_net
+
+log = logging.getLogger("caffe.tools")
+
+# Fields of prototxts that name files. Data sets that ship with the package are no files.
+_SOURCE = re.compile(r'\b(source|mean_file): "(?!dataset://)([^"]*)"')
+_OWN = re.compile(r'\b(net|snapshot_prefix): "([^"]*)"')
+_WRITTEN = re.compile(r"^# Written by .*\n", re.MULTILINE)
+
+
+@click.group("model")
+def command() -> None:
+    """Reference models: what there is, copies to train, public weights."""
+
+
+@command.command("list", short_help="what there is")
+def list_models() -> None:
+    """The reference models, with parameters and multiply-adds for one item."""
+    rows = []
+    for name in models.list():
+        with quiet_net():
+            summary = models.summary(name)
+        weights = "weights" if name in WEIGHTS else ""
+        rows.append((name, f"{summary.parameters:,}", f"{summary.multiply_adds:,}", weights))
+    _print([("model", "parameters", "multiply-adds", "fetch"), *rows], "<>><")
+
+
+@command.command("show", short_help="layer by layer")
+@click.argument("name")
+def show(name: str) -> None:
+    """The layers of a model for use: shapes, parameters, multiply-adds of its batch. NAME: one that
+    `caffe model list` shows."""
+    with quiet_net():
+        net = Net(str(models.path(name, "deploy.prototxt")), phase=caffe_pb2.TEST)
+    _print(table(net), "<<<<>>")
+    click.echo(f"\n{models.summary(net)}")
+
+
+def _print(rows: list[tuple[str, ...]], align: str) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{cell:{a}{width}}" for cell, a, width in zip(row, align, widths, strict=True)]
+        click.echo("  ".join(cells).rstrip())
+
+
+@command.command("new", short_help="a copy to train")
+@click.argument("name")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Where databases, lists and mean files are sought, by their names.  [default: FOLDER]",
+)
+def new(name: str, folder: Path, data: Path | None) -> None:
+    """Copy a model into FOLDER, new or empty, with the paths in its files led there.
+
+    The readme in FOLDER says how to get the data.
+    """
+    texts = _relocated(name, folder, data or folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder} is there already and is not an empty folder; choose another name")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in texts.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
+    log.info("Wrote %s. To train it: caffe train -solver %s", folder, folder / "solver.prototxt")
+
+
+def _relocated(name: str, folder: Path, data: Path) -> dict[str, str]:
+    """The texts of a model as they are to be in folder. The script that writes the prototxts stays behind:
+    it needs what is beside it."""
+    source = models.path(name)
+    texts = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(source.iterdir())
+        if path.suffix in (".md", ".prototxt", ".py") and path.stem != name
+    }
+    prototxts = [file for file in texts if file.endswith(".prototxt")]
+    sources = [Path(match[2]) for file in prototxts for match in _SOURCE.finditer(texts[file])]
+    here, there = folder.as_posix(), data.as_posix()
+    for file, text in texts.items():
+        if file in prototxts:
+            text = _WRITTEN.sub("", text)
+            text = _SOURCE.sub(lambda match: f'{match[1]}: "{there}/{Path(match[2]).name}"', text)
+            text = _OWN.sub(lambda match: f'{match[1]}: "{here}/{Path(match[2]).name}"', text)
+        # Commands in a readme, defaults in a script.
+        text = text.replace(f"models/{name}", here)
+        for old in {path.parent.as_posix() for path in sources}:
+            text = text.replace(old, there)
+        texts[file] = text
+    return texts
+
+
+@command.command("fetch", short_help="public weights")
+@click.argument("name")
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+def fetch(name: str, folder: Path | None) -> None:
+    """Download public weights of a model into FOLDER (models/NAME unless given), and go on where an earlier
+    download broke off.
+
+    A checksum that the publisher states is verified. Where none is stated, the first download records it in
+    a file beside (FILE.sha256), and later ones must be the same.
+    """
+    if name not in WEIGHTS:
+        models.path(name)  # raises for an unknown name
+        raise DataError(f"no public weights are known for {name}{closest(name, WEIGHTS)}")
+    log.info("Weights: %s", fetch_weights(WEIGHTS[name], folder or Path("models", name)))
+
+
+def fetch_weights(weights: PublicWeights, folder: Path) -> Path:
+    """The path of the weights in folder, downloaded unless they are there.
+
+    Raises DataError: the reasons, and which file to put where by hand.
+    """
+    target, record = folder / weights.file.name, folder / f"{weights.file.name}.sha256"
+    file = weights.file
+    if not (file.sha1 or file.sha256) and record.is_file():
+        file = file._replace(sha256=record.read_text(encoding="utf-8").partition(" ")[0])
+    if not target.is_file() or not matches(target, file._replace(size=target.stat().st_size)):
+        try:
+            _download(file, weights, folder)
+        except DataError as error:
+            cure = f"Without a network: put {file.name} into {folder}. Its page: {weights.page}"
+            raise DataError(f"{error}\n{cure}") from error
+    if not (file.sha1 or file.sha256):
+        _keep_checksum(target, record)
+    return target
+
+
+def _download(file: RemoteFile, weights: PublicWeights, folder: Path) -> None:
+    if not weights.mirrors:
+        raise DataError(f"{file.name} has to be fetched with a browser")
+    file = file._replace(size=stated_size(file.name + file.query, weights.mirrors))
+    with download_bar(file.name, file.size) as progress:
+        download(file, weights.mirrors, folder, progress)
+
+
+def _keep_checksum(target: Path, record: Path) -> None:
+    digest = checksum(target, "sha256")
+    try:
+        record.write_text(f"{digest}  {target.name}\n", encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot write {record}: {error.strerror}") from error
+    log.info("Nobody states a checksum of %s; its SHA-256, now in %s: %s", target.name, record, digest)
