@@ -77,7 +77,9 @@ def judge(n, index, scores, weight):
         scores, n.label, name=f"loss{index}/loss", loss_weight=weight
     )
     for k in (1, 5):
-        n[f"loss{index}/top-{k}"] = L.Accuracy(scores, n.label, include=recipe.TEST, accuracy_param=dict(top_k=k))
+        n[f"loss{index}/top-{k}"] = L.Accuracy(
+            scores, n.label, include=recipe.TEST, accuracy_param=dict(top_k=k)
+        )
 
 
 def train_val():
