@@ -102,7 +102,7 @@ def _fields(message: Message, prefix: str = "") -> Iterator[tuple[str, str]]:
             if isinstance(one, Message):
                 yield from _fields(one, f"{place}.")
             elif descriptor.enum_type is not None:
-                yield place, descriptor.enum_type.values_by_number[one].name
+                yield place, descriptor.enum_type.values_by_number[int(one)].name
             else:
                 yield place, repr(one)
 
