@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..blob import Blob
-from ..context import solver_count, solver_rank
 from ..errors import DataError
 from ..layer import Layer
 from ..prefetch import Prefetcher
-from ..proto import caffe_pb2
 from ..random_streams import Stream
+from ._ranks import common_seed, share
 
 
 class PrefetchingLayer(Layer):
@@ -37,24 +36,17 @@ class PrefetchingLayer(Layer):
             if not getattr(param, field):
                 raise self.error(f"{param_name}.{field} must be positive, not 0")
 
-    @property
-    def common_seed(self) -> tuple[int, ...]:
-        """The net's seed as rank 0 has it: for what all ranks must draw alike to share the data. (A solver
-        without a seed leaves them different.)"""
-        seed = self.run.seed
-        return (seed[0] - solver_rank(), *seed[1:])
-
     def first_skip(self, rand_skip: int) -> int:
         """How many items to leave out at the start: below rand_skip, at random."""
         if not rand_skip:
             return 0
-        return int(Stream(self.common_seed, f"{self.name}/rand_skip").generator().integers(rand_skip))
+        return int(
+            Stream(common_seed(self.run.seed), f"{self.name}/rand_skip").generator().integers(rand_skip)
+        )
 
     def share(self) -> dict[str, int]:
-        """rank and num_ranks for the reader; when testing, every rank reads all of it."""
-        if self.phase == caffe_pb2.TEST:
-            return {}
-        return {"rank": solver_rank(), "num_ranks": solver_count()}
+        """rank and num_ranks for the reader."""
+        return dict(zip(("rank", "num_ranks"), share(self.phase), strict=True))
 
     def named(self, error: DataError) -> DataError:
         return DataError(f"layer '{self.name}' ({self.type}): {error}")

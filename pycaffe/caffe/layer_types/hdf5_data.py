@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..blob import Blob
-from ..context import solver_count, solver_rank
 from ..errors import DataError
 from ..layer import Layer
 from ..layer_registry import register_layer
-from ..proto import caffe_pb2
 from ..random_streams import Stream
 from ._hdf5_rows import Hdf5Rows
+from ._ranks import common_seed, share
 
 log = logging.getLogger("caffe.data")
 
@@ -51,9 +50,7 @@ class HDF5DataLayer(Layer):
         if not param.batch_size:
             raise self.error("hdf5_data_param.batch_size must be positive, not 0")
         self._names = list(self.layer_param.top)
-        self._ranks, self._rank = solver_count(), solver_rank()
-        if self.phase == caffe_pb2.TEST:  # every rank tests on all of it
-            self._ranks, self._rank = 1, 0
+        self._rank, self._ranks = share(self.phase)
         try:
             self._paths = _read_list(param.source)
             # slot: place in the shuffled list of files. row: in that file. wait: rows of other ranks to pass.
@@ -122,7 +119,8 @@ class HDF5DataLayer(Layer):
         """An order that depends on seed, epoch and use alone; None without shuffling."""
         if not self.layer_param.hdf5_data_param.shuffle:
             return None
-        return Stream(self.run.seed, f"{self.name}/shuffle").generator(self._epoch, use).permutation(count)
+        stream = Stream(common_seed(self.run.seed), f"{self.name}/shuffle")
+        return stream.generator(self._epoch, use).permutation(count)
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         """There is nothing below."""

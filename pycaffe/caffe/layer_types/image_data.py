@@ -18,6 +18,7 @@ from ..prefetch import Batch, Places, Prefetcher
 from ..proto import caffe_pb2
 from ..random_streams import Stream
 from ._prefetching import Draws, PrefetchingLayer
+from ._ranks import common_seed
 
 log = logging.getLogger("caffe.data")
 
@@ -83,7 +84,7 @@ class ImageDataLayer(PrefetchingLayer):
 
     def _order(self, count: int) -> _Order:
         shuffle = self.layer_param.image_data_param.shuffle
-        return _Order(count, Stream(self.common_seed, f"{self.name}/shuffle") if shuffle else None)
+        return _Order(count, Stream(common_seed(self.run.seed), f"{self.name}/shuffle") if shuffle else None)
 
     def reseed(self) -> None:
         self._fill.draws = Draws(self.run.seed, self.name)
