@@ -1,12 +1,13 @@
 """Seven nets, training and inference, beside PyTorch (both memory layouts) and ONNX Runtime.
 
-Candidates run in processes of their own, in turn, with equally many threads; their results are compared before
-anything is timed. A training step is forward, backward and update. The last column is the share of the machine's
-peak: the multiplications and additions of convolutions and inner products, three passes' worth for a step, over
-what a loop of fused multiply-adds reached in the same run.
+Candidates run in processes of their own, in turn, with equally many threads; their results are compared
+before anything is timed. A training step is forward, backward and update. The last column is the share of the
+machine's
+peak: the multiplications and additions of convolutions and inner products, three passes' worth for a step,
+over what a loop of fused multiply-adds reached in the same run.
 
-Good: training at least 1.8 times as fast as the better PyTorch, on no net below 1.2; inference at least 1.2 times
-ONNX Runtime and twice PyTorch, each as a geometric mean.
+Good: training at least 1.8 times as fast as the better PyTorch, on no net below 1.2; inference at least 1.2
+times ONNX Runtime and twice PyTorch, each as a geometric mean.
 
     scripts/bench nets [--nets a,b] [--modes train,infer1,infer16] [--rounds 7] [--markdown FILE]
 """
@@ -22,8 +23,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import harness
 import numpy as np
+
+import harness
 from peers import fma_peak
 from peers.specs import NETS, flops
 
@@ -43,7 +45,9 @@ class Candidate:
         here = str(Path(__file__).parent)
         environment["PYTHONPATH"] = os.pathsep.join([here, environment.get("PYTHONPATH", "")])
         command = [sys.executable, "-m", "peers.worker", name, net, str(batch), "train" if train else "infer"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         head = self._out.read(6)
@@ -96,7 +100,9 @@ def measure(net: str, mode: str, rounds: int, threads: int) -> dict[str, harness
             c.round()
     for c in made:
         c.close()
-    return {c.name: harness.Result((), c.absent) if c.absent else harness.Result(tuple(c.seconds)) for c in made}
+    return {
+        c.name: harness.Result((), c.absent) if c.absent else harness.Result(tuple(c.seconds)) for c in made
+    }
 
 
 def row(net: str, mode: str, results: dict[str, harness.Result], peak: float) -> list[str]:

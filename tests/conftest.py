@@ -20,7 +20,7 @@ from cuda_emulation import emulation
 SEED = 1701
 
 # An engine joins here; its test bodies are there already.
-ENGINES = (kernels.REFERENCE, fake_engine.ENGINE, "cuda")
+ENGINES = (kernels.REFERENCE, fake_engine.ENGINE, "onednn", "cuda")
 
 # Repeatable and bounded; `scripts/test full` looks further.
 settings.register_profile("usual", derandomize=True, max_examples=50, deadline=None, database=None)

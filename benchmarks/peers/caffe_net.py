@@ -23,7 +23,9 @@ def prototxt(name: str, batch: int, train: bool) -> str:
         lines += _layers(op, [blob[x] for x in op.inputs], blob)
     last = blob[net.build()[-1].name]
     if train:
-        lines.append(f'layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "{last}" bottom: "label" top: "loss" }}')
+        lines.append(
+            f'layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "{last}" bottom: "label" top: "loss" }}'
+        )
     else:
         lines.append(f'layer {{ name: "prob" type: "Softmax" bottom: "{last}" top: "prob" }}')
     return "\n".join(lines)
@@ -72,7 +74,8 @@ def _layers(op: Op, bottoms: list[str], blob: dict[str, str]) -> list[str]:
 
 
 def parameters(name: str) -> dict[str, np.ndarray]:
-    """{"conv1.w": ...} of a net as this project fills it, for peers to copy. BatchNorm's are mean 0, variance 1."""
+    """{"conv1.w": ...} of a net as this project fills it, for peers to copy. BatchNorm's are mean 0, variance
+    1."""
     return _parameters(_net(name, 1, False), name)
 
 
@@ -89,9 +92,10 @@ def _parameters(net: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def _net(name: str, batch: int, train: bool) -> Any:
+    from google.protobuf import text_format
+
     import caffe
     from caffe.proto import caffe_pb2
-    from google.protobuf import text_format
 
     caffe.set_random_seed(1)
     message = text_format.Parse(prototxt(name, batch, train), caffe_pb2.NetParameter())
@@ -127,13 +131,19 @@ def inference(name: str, batch: int) -> Callable[[], np.ndarray]:
 
 def training(name: str, batch: int) -> Callable[[], float]:
     """A function that makes one step, forward, backward and update, and returns the loss."""
+    from google.protobuf import text_format
+
     import caffe
     from caffe.proto import caffe_pb2
-    from google.protobuf import text_format
 
     caffe.set_random_seed(1)
     recipe = caffe_pb2.SolverParameter(
-        base_lr=1e-4, lr_policy="fixed", momentum=0.9, weight_decay=5e-4, snapshot_after_train=False, max_iter=10**9
+        base_lr=1e-4,
+        lr_policy="fixed",
+        momentum=0.9,
+        weight_decay=5e-4,
+        snapshot_after_train=False,
+        max_iter=10**9,
     )
     text_format.Parse(prototxt(name, batch, True), recipe.net_param)
     solver = caffe.get_solver(recipe)

@@ -1,7 +1,7 @@
 """The machine's peak: fused multiply-adds on registers alone, as machine code.
 
-14 independent multiply-adds of 16 floats (AVX-512) or 8 (AVX2), in a loop. x86-64 with one of the two only; elsewhere a large matrix product stands in, which is a little below the peak.
-"""
+14 independent multiply-adds of 16 floats (AVX-512) or 8 (AVX2), in a loop. x86-64 with one of the two only;
+elsewhere a large matrix product stands in, which is a little below the peak."""
 
 from __future__ import annotations
 

@@ -62,7 +62,12 @@ def model(name: str, batch: int) -> bytes:
             node("Mul", [ins[0], ins[0]], f"{out}_sq")
             pads = [op.n // 2] * 4
             node(
-                "AveragePool", [f"{out}_sq"], f"{out}_av", kernel_shape=[op.n] * 2, pads=pads, count_include_pad=1
+                "AveragePool",
+                [f"{out}_sq"],
+                f"{out}_av",
+                kernel_shape=[op.n] * 2,
+                pads=pads,
+                count_include_pad=1,
             )
             node("Mul", [f"{out}_av", alpha], f"{out}_al")
             node("Add", [f"{out}_al", one], f"{out}_pl")

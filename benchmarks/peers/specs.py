@@ -44,11 +44,22 @@ class Builder:
         return name
 
     def conv(
-        self, name: str, x: str, o: int, k: int, s: int = 1, p: int = 0, g: int = 1, bias: bool = True, relu: bool = True
+        self,
+        name: str,
+        x: str,
+        o: int,
+        k: int,
+        s: int = 1,
+        p: int = 0,
+        g: int = 1,
+        bias: bool = True,
+        relu: bool = True,
     ) -> str:
         return self._add("conv", name, [x], o=o, k=k, s=s, p=p, g=g, bias=bias, relu=relu)
 
-    def conv_bn(self, name: str, x: str, o: int, k: int, s: int = 1, p: int = 0, g: int = 1, relu: bool = True) -> str:
+    def conv_bn(
+        self, name: str, x: str, o: int, k: int, s: int = 1, p: int = 0, g: int = 1, relu: bool = True
+    ) -> str:
         self.conv(name, x, o, k, s, p, g, bias=False, relu=False)
         return self._add("bn", f"{name}_bn", [name], relu=relu)
 

@@ -24,7 +24,10 @@ class TorchNet:
                 tensor = tensor.contiguous(memory_format=self.format)
             self.params[key] = tensor.requires_grad_(train)
         self.running = {
-            op.name: (torch.zeros_like(self.params[f"{op.name}.scale"]), torch.ones_like(self.params[f"{op.name}.scale"]))
+            op.name: (
+                torch.zeros_like(self.params[f"{op.name}.scale"]),
+                torch.ones_like(self.params[f"{op.name}.scale"]),
+            )
             for op in self.ops
             if op.kind == "bn"
         }
@@ -41,7 +44,14 @@ class TorchNet:
             elif op.kind == "bn":
                 mean, variance = self.running[op.name]
                 y = F.batch_norm(
-                    v, mean.detach(), variance.detach(), p[f"{op.name}.scale"], p[f"{op.name}.shift"], self.train, 0.001, 1e-5
+                    v,
+                    mean.detach(),
+                    variance.detach(),
+                    p[f"{op.name}.scale"],
+                    p[f"{op.name}.shift"],
+                    self.train,
+                    0.001,
+                    1e-5,
                 )
             elif op.kind == "pool":
                 k = op.k or v.shape[2]

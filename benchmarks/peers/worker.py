@@ -1,8 +1,7 @@
 """One candidate in a process of its own, driven by lines: "run N" is answered by the seconds of N calls each.
 
-Peers bring thread pools of their own, which spin for a while after they have worked; in one process they would
-take the cores from each other. Usage: python -m peers.worker CANDIDATE NET BATCH train|infer
-"""
+Peers bring thread pools of their own, which spin for a while after they have worked; in one process they
+would take the cores from each other. Usage: python -m peers.worker CANDIDATE NET BATCH train|infer"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Fused steps leave every blob as the reference leaves it, whoever looks when, and whatever changes in between."""
+"""Fused steps leave every blob as the reference leaves it, whoever looks when, and whatever changes in
+between."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ NORM = (
 RELU = (
     'layer {{ name: "{0}_relu" type: "ReLU" bottom: "{0}" top: "{0}" relu_param {{ negative_slope: {1} }} }}'
 )
-LOSS = 'layer {{ name: "loss" type: "Reduction" bottom: "{0}" top: "loss" loss_weight: 1 reduction_param {{ operation: SUMSQ }} }}'
+LOSS = (
+    'layer {{ name: "loss" type: "Reduction" bottom: "{0}" top: "loss" loss_weight: 1 '
+    "reduction_param {{ operation: SUMSQ }} }}"
+)
 
 CONV_RELU = INPUT + CONV.format("a", "x", 9) + RELU.format("a", 0.1) + CONV.format("b", "a", 4)
 NORMALIZED = (

@@ -31,7 +31,8 @@ from .primitives import (
 
 
 class Scratchpad:
-    """Scratch memory of all primitives of one net, which run one after the other: as large as the largest needs."""
+    """Scratch memory of all primitives of one net, which run one after the other: as large as the largest
+    needs."""
 
     def __init__(self) -> None:
         self._buffer = Buffer(64)
@@ -81,7 +82,8 @@ class Call:
 
 
 class Region:
-    """Part of a blob's memory, as an argument: the operand of the whole, seen through the layout of the part."""
+    """Part of a blob's memory, as an argument: the operand of the whole, seen through the layout of the
+    part."""
 
     __slots__ = ("memory", "_whole")
 
@@ -97,8 +99,8 @@ Argument = Operand | Region | Memory
 
 
 def common_layout(blobs: Sequence[Blob]) -> tuple[MemoryDesc, MemoryDesc]:
-    """(layout in which blobs of one shape are worked on together, the same as a home): the first home that is not
-    plain, else plain memory as one axis."""
+    """(layout in which blobs of one shape are worked on together, the same as a home): the first home that is
+    not plain, else plain memory as one axis."""
     homes = [PLACE.home(blob) for blob in blobs]
     for home in homes:
         if not home.plain:
@@ -121,7 +123,8 @@ def first_fast(attempts: Sequence[Callable[[], PrimitiveDesc]]) -> PrimitiveDesc
 
 
 class Gradient:
-    """Where a primitive puts a parameter's gradient: into the diff while that is zero, else beside it and then added.
+    """Where a primitive puts a parameter's gradient: into the diff while that is zero, else beside it and
+    then added.
 
     produced: layout in which the primitive writes it. layout: in which the diff lies; None for produced's.
     on_host: as Operand's. wanted: False throws the gradient away. Use: before(), run the primitive, after().
@@ -188,10 +191,9 @@ def sum_desc(
 class OneDNNKernel(Kernel):
     """A kernel of this engine.
 
-    A subclass defines `prepare`, which is called when a shape, a layout or an alias among its blobs has changed,
-    and settles its tops' homes; and it builds what only backward needs in `prepare_backward`, called before the
-    first backward after that.
-    """
+    A subclass defines `prepare`, which is called when a shape, a layout or an alias among its blobs has
+    changed, and settles its tops' homes; and it builds what only backward needs in `prepare_backward`, called
+    before the first backward after that."""
 
     def __init__(self, layer: Layer, propagate_down: Sequence[bool] = ()):
         super().__init__(layer, propagate_down)

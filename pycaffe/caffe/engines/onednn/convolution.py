@@ -1,8 +1,7 @@
 """Convolution and Deconvolution, which is the same three primitives with their parts exchanged.
 
-Activations run in the blocked layout; an image with few channels is read as it is. Weights stay in the layout that
-the forward primitive chose, and their gradient is made in that layout.
-"""
+Activations run in the blocked layout; an image with few channels is read as it is. Weights stay in the layout
+that the forward primitive chose, and their gradient is made in that layout."""
 
 from __future__ import annotations
 
@@ -307,7 +306,8 @@ class ConvolutionKernel(_Convolutional):
 
 @kernel("Deconvolution", engine="onednn")
 class DeconvolutionKernel(_Convolutional):
-    """The top is the image under the window: forward is a convolution's way back, and backward its forward."""
+    """The top is the image under the window: forward is a convolution's way back, and backward its
+    forward."""
 
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().prepare(run, bottom, top)

@@ -1,15 +1,16 @@
-"""Which neighbouring steps run as one: a convolution with what follows it in place, BatchNorm with Scale and ReLU.
+"""Which neighbouring steps run as one: a convolution with what follows it in place, BatchNorm with Scale and
+ReLU.
 
     training  convolution or inner product + ReLU            exact, ReLU as a post-operation
               BatchNorm + Scale (+ ReLU)                      one primitive forward and one backward
               sum + ReLU                                      exact
     testing   convolution + BatchNorm and/or Scale (+ ReLU)   folded into the weights
-              ... + sum with another blob (+ ReLU)            both as post-operations; the convolution's own top is
+              ... + sum with another blob (+ ReLU)            both as post-operations; the convolution's own
+              top is
                                                               computed when somebody reads it
 
-All but the last work in place, so that no blob is left out. `match` only looks; primitives are made at the first
-forward, and anew after a reshape.
-"""
+All but the last work in place, so that no blob is left out. `match` only looks; primitives are made at the
+first forward, and anew after a reshape."""
 
 from __future__ import annotations
 
@@ -28,10 +29,9 @@ from .eltwise import EltwiseKernel
 from .inner_product import InnerProductKernel, forward_desc
 from .library import OneDNNError
 from .neuron import ReLUKernel
-from .normalization import BatchNormKernel, ScaleKernel
+from .normalization import BatchNormKernel, ScaleKernel, vector
 from .normalization import backward_desc as bn_backward_desc
 from .normalization import forward_desc as bn_forward_desc
-from .normalization import vector
 from .place import PLACE, Operand
 from .primitives import (
     BIAS,
@@ -46,7 +46,6 @@ from .primitives import (
     MEAN,
     RELU,
     SCALE,
-    SHIFT,
     SRC,
     USE_SCALE,
     USE_SHIFT,
@@ -137,14 +136,15 @@ def _match_normalization(steps: Sequence[Any], start: int) -> Fused | None:
 
 
 class _Group(Fused):
-    """prepare is called before the first forward and after each change of a member's kernel; False leaves this
-    forward to the steps."""
+    """prepare is called before the first forward and after each change of a member's kernel; False leaves
+    this forward to the steps."""
 
     def __init__(self, steps: Sequence[Any]):
         super().__init__(steps)
         self._known: list[Any] = []
         self._able = False
-        # Kernels and blobs that refer to the group do so weakly, so that a net is freed as soon as it is dropped.
+        # Kernels and blobs that refer to the group do so weakly, so that a net is freed as soon as it is
+        # dropped.
         self._reference = weakref.ref(self)
 
     def ready(self, run: ExecutionContext) -> bool:

@@ -1,5 +1,6 @@
-"""InnerProduct. A bottom in the blocked layout is read as it lies, with weights blocked alike; a plain one is a matrix
-whose weights oneDNN lays out as it likes. Either way all three passes share one layout of the weights."""
+"""InnerProduct. A bottom in the blocked layout is read as it lies, with weights blocked alike; a plain one is
+a matrix whose weights oneDNN lays out as it likes. Either way all three passes share one layout of the
+weights."""
 
 from __future__ import annotations
 

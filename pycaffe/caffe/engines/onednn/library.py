@@ -85,8 +85,8 @@ def load() -> Library:
     """The library; loaded at the first call. Raises EngineError with what was tried and the cure."""
     global _library
     if _library is None:
-        # OpenMP reads these once, when libgomp starts; a value that the user has set stays. A worker that spins
-        # for long after each primitive takes a core from whoever computes next.
+        # OpenMP reads these once, when libgomp starts; a value that the user has set stays. A worker that
+        # spins for long after each primitive takes a core from whoever computes next.
         os.environ.setdefault("OMP_NUM_THREADS", str(cpu_threads()))
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
         tried = []
@@ -99,8 +99,9 @@ def load() -> Library:
         if _library is None:
             found = "; ".join(tried) if tried else "no libdnnl was found"
             raise EngineError(
-                f"the oneDNN engine is not available ({found}): pip install onednn-cpu-gomp (x86-64 Linux; it needs the "
-                "system's libgomp.so.1, Debian's package libgomp1), or install oneDNN 3.2 or newer; NumPy is used until then"
+                f"the oneDNN engine is not available ({found}): pip install onednn-cpu-gomp (x86-64 Linux; it "
+                "needs the system's libgomp.so.1, Debian's package libgomp1), or install oneDNN 3.2 or newer; "
+                "NumPy is used until then"
             )
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_after_fork)
@@ -116,8 +117,8 @@ def _after_fork() -> None:
 
 def _refuse(*arguments: Any) -> int:
     raise ForkError(
-        "this process was forked after oneDNN was loaded, and its threads did not come along: use the 'spawn' start "
-        "method of multiprocessing, or threads, or build the first net in the child"
+        "this process was forked after oneDNN was loaded, and its threads did not come along: use the 'spawn' "
+        "start method of multiprocessing, or threads, or build the first net in the child"
     )
 
 

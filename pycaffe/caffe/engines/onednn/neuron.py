@@ -44,8 +44,8 @@ def element_layout(blob: Blob) -> MemoryDesc:
 class NeuronKernel(OneDNNKernel):
     """y = f(x; alpha, beta).
 
-    algorithm: f. from_top: the algorithm whose gradient is computed from y, where there is one: it is used in place.
-    """
+    algorithm: f. from_top: the algorithm whose gradient is computed from y, where there is one: it is used in
+    place."""
 
     algorithm: ClassVar[int]
     from_top: ClassVar[int | None] = None

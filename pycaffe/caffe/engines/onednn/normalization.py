@@ -1,9 +1,8 @@
 """BatchNorm, Scale and Bias: oneDNN's batch normalisation, whose parts can be left out.
 
-Scale is one with mean 0, variance 0 and epsilon 1 (which must not be 0: channels that pad a block have variance
-0): its factor and bias, their gradients and the bottom's come out
-of one pass each. A layer that works in place keeps what it read by exchanging the blob's buffer for another.
-"""
+Scale is one with mean 0, variance 0 and epsilon 1 (which must not be 0: channels that pad a block have
+variance 0): its factor and bias, their gradients and the bottom's come out of one pass each. A layer that
+works in place keeps what it read by exchanging the blob's buffer for another."""
 
 from __future__ import annotations
 
@@ -50,7 +49,8 @@ from .primitives import (
 class Kept:
     """What a layer in place reads, kept for its backward; `memory` is it.
 
-    take() is called before the layer writes: the blob gets another buffer, which the layer must overwrite wholly.
+    take() is called before the layer writes: the blob gets another buffer, which the layer must overwrite
+    wholly.
     """
 
     def __init__(self, blob: Blob, layout: MemoryDesc):
@@ -173,7 +173,8 @@ class BatchNormKernel(_Normalizing):
         layer: Any = self.layer
         desc = backward_desc(self.layout, layer.eps, self._flags, self._found)
         arguments: dict[int, Any] = {
-            # With running statistics the gradient does not depend on the bottom, which may be overwritten by now.
+            # With running statistics the gradient does not depend on the bottom, which may be overwritten by
+            # now.
             SRC: self.source_argument,
             DIFF_DST: Operand(top[0], "diff", self.layout, "read"),
             DIFF_SRC: Operand(bottom[0], "diff", self.layout, "write"),

@@ -93,9 +93,9 @@ PLACE = OneDNNPlace()
 class Operand:
     """One argument of a primitive: a blob's data or diff in a layout, bound before each run.
 
-    mode: "read", "write" or "modify", as in SyncedMem. on_host: the layout is how the host's own array lies, seen
-    with other axes or strides. The blob is asked for its memory each time, since it may come to share another's.
-    """
+    mode: "read", "write" or "modify", as in SyncedMem. on_host: the layout is how the host's array lies, seen
+    with other axes or strides. The blob is asked for its memory each time, since it may come to share
+    another's."""
 
     __slots__ = ("blob", "memory", "_which", "_mode", "_on_host", "_last")
 

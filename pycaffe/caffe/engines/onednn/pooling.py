@@ -35,7 +35,8 @@ _Pool = caffe_pb2.PoolingParameter
 
 
 def _overhang(layer: Any) -> list[int]:
-    """How far the last window reaches beyond the image, per axis; negative where it stops short of the end."""
+    """How far the last window reaches beyond the image, per axis; negative where it stops short of the
+    end."""
     windows = layer.windows
     return [
         (places - 1) * stride + kernel - size - pad
@@ -48,9 +49,9 @@ def _overhang(layer: Any) -> list[int]:
 def algorithm(layer: Any) -> int | None:
     """oneDNN's pooling that gives the original's numbers, or None.
 
-    The original's average divides by the window up to the end of the padding. That is the whole window where none
-    reaches farther, and the pixels in the image where there is no padding; else it is neither of oneDNN's two.
-    """
+    The original's average divides by the window up to the end of the padding. That is the whole window where
+    none reaches farther, and the pixels in the image where there is no padding; else it is neither of
+    oneDNN's two."""
     if layer.method == _Pool.MAX:
         return POOLING_MAX
     if layer.method != _Pool.AVE:

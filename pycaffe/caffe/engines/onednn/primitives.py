@@ -69,6 +69,11 @@ def post_operand(k: int) -> int:
     return 32768 * (k + 1) | SRC_1
 
 
+def scale_argument(argument: int) -> int:
+    """Argument of execute for the factor of an argument."""
+    return 4096 | argument
+
+
 class MemoryDesc:
     """A layout: logical dimensions and how they lie in memory. Made by the functions below; interned.
 
@@ -88,8 +93,8 @@ class MemoryDesc:
 
     @classmethod
     def of(cls, handle: Any, owned: bool) -> MemoryDesc:
-        """The interned object for a handle; a borrowed handle is cloned when it is new, an owned one destroyed
-        when it is not."""
+        """The interned object for a handle; a borrowed handle is cloned when it is new, an owned one
+        destroyed when it is not."""
         library = load()
         key = _describe(library, handle)
         known = cls._interned.get(key)
@@ -130,7 +135,8 @@ class MemoryDesc:
 def _in_c_order(
     shape: Sequence[int], strides: Sequence[int], padded: Sequence[int], blocks: Sequence[tuple[int, int]]
 ) -> bool:
-    """Do elements lie as in C order? Blocked channels do where they are whole blocks and no axis follows them."""
+    """Do elements lie as in C order? Blocked channels do where they are whole blocks and no axis follows
+    them."""
     stride = 1
     if blocks:
         (axis, size), *more = blocks
@@ -225,8 +231,8 @@ _BLOCKED_TAGS = {16: {3: 56, 4: 78, 5: 121}, 8: {3: 69, 4: 102, 5: 142}}
 
 
 def blocked(shape: Sequence[int]) -> MemoryDesc:
-    """The layout in which activations of this shape run: channels in blocks of the instruction set's width for 3 to
-    5 axes, C order otherwise."""
+    """The layout in which activations of this shape run: channels in blocks of the instruction set's width
+    for 3 to 5 axes, C order otherwise."""
     if len(shape) not in (3, 4, 5) or min(shape) == 0:
         return plain(shape)
     library = load()
@@ -297,22 +303,27 @@ class Memory:
 
 
 class Attributes:
-    """Post-operations of a primitive. Scratch memory is always the caller's: oneDNN's own belongs to one thread."""
+    """Post-operations of a primitive. Scratch memory is always the caller's: oneDNN's own belongs to one
+    thread."""
 
     __slots__ = ("handle", "_library")
 
-    def __init__(self, post: Sequence[tuple] = ()):
-        """post: ("sum",), ("eltwise", algorithm, alpha, beta) or ("binary", algorithm, layout) in order."""
+    def __init__(self, post: Sequence[tuple] = (), scaled: Sequence[int] = ()):
+        """post: ("sum", factor), ("eltwise", algorithm, alpha, beta) or ("binary", algorithm, layout) in
+        order.
+        scaled: arguments that get a factor when the primitive is run (`scale_argument`)."""
         self._library = library = load()
         self.handle = c.c_void_p()
         library.call("dnnl_primitive_attr_create", c.byref(self.handle))
         library.call("dnnl_primitive_attr_set_scratchpad_mode", self.handle, _SCRATCHPAD_USER)
+        for argument in scaled:
+            library.call("dnnl_primitive_attr_set_scales_mask", self.handle, argument, 0)
         if post:
             operations = c.c_void_p()
             library.call("dnnl_post_ops_create", c.byref(operations))
             for kind, *rest in post:
                 if kind == "sum":
-                    library.call("dnnl_post_ops_append_sum", operations, c.c_float(1.0), c.c_int32(0), 0)
+                    library.call("dnnl_post_ops_append_sum", operations, c.c_float(rest[0]), c.c_int32(0), 0)
                 elif kind == "binary":
                     algorithm, layout = rest
                     library.call("dnnl_post_ops_append_binary", operations, algorithm, layout.handle)

@@ -18,7 +18,8 @@ from .primitives import BINARY_ADD, BINARY_MUL, DST, MULTIPLE_SRC, SRC, SRC_1
 
 @kernel("Split", engine="onednn")
 class SplitKernel(OneDNNKernel):
-    """Backward adds up the diffs that somebody has computed; a top whose readers send none back is left out."""
+    """Backward adds up the diffs that somebody has computed; a top whose readers send none back is left
+    out."""
 
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.layout, home = common_layout(bottom)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,31 @@ import numpy as np
 
 from ...blob import Blob
 from ...kernels import UpdateKernel, kernel
+from ...synced_mem import SyncedMem
+from .base import Call
+from .normalization import vector
 from .place import PLACE
-from .primitives import MemoryDesc
+from .primitives import (
+    BINARY_ADD,
+    DST,
+    SRC,
+    SRC_1,
+    Attributes,
+    Memory,
+    MemoryDesc,
+    PrimitiveDesc,
+    plain,
+    scale_argument,
+)
 
 if TYPE_CHECKING:
     from ...net_wiring import LearnableParam
+
+# Elements that one pair of primitives updates: few enough that what the two share stays in a cache, many
+# enough that starting the threads does not count.
+CHUNK = 1 << 19
+# Bytes of a parameter from which on that pays.
+_LARGE = 1 << 18
 
 
 class FlatUpdate(UpdateKernel):
@@ -54,5 +75,91 @@ class FlatUpdate(UpdateKernel):
         self.solver.update_flat(data, diff, past, scale, decay, rate)
 
 
-for _type in ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"):
+for _type in ("Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"):
     kernel(_type, engine="onednn")(FlatUpdate)
+
+
+class _MomentumStep:
+    """V ← momentum · V + a · g + b · W;  W ← W - V, for so many elements."""
+
+    def __init__(self, run: Any, size: int, momentum: float, factors: np.ndarray):
+        layout = plain((size,))
+        self.data, self.diff, self.past = (Memory(layout) for _ in range(3))
+        self._velocity = Call(
+            run,
+            PrimitiveDesc(
+                "binary",
+                BINARY_ADD,
+                layout,
+                layout,
+                layout,
+                Attributes([("sum", momentum)], scaled=(SRC, SRC_1)),
+            ),
+            {
+                SRC: self.diff,
+                SRC_1: self.data,
+                DST: self.past,
+                scale_argument(SRC): vector(factors[0:1]),
+                scale_argument(SRC_1): vector(factors[1:2]),
+            },
+        )
+        self._step = Call(
+            run,
+            PrimitiveDesc("binary", BINARY_ADD, layout, layout, layout, Attributes(scaled=(SRC_1,))),
+            {SRC: self.data, SRC_1: self.past, DST: self.data, scale_argument(SRC_1): vector(factors[2:3])},
+        )
+
+    def __call__(self, data: int, diff: int, past: int) -> None:
+        self.data.point(data)
+        self.diff.point(diff)
+        self.past.point(past)
+        self._velocity()
+        self._step()
+
+
+class _CopyOfHistory:
+    """A parameter's diff after an update: the update itself, which is the velocity. Copied when it is
+    read."""
+
+    def __init__(self, diff: SyncedMem, history: SyncedMem, layout: MemoryDesc):
+        self._diff, self._history, self._layout = weakref.ref(diff), history, layout
+
+    def __call__(self) -> None:
+        diff = self._diff()
+        if diff is not None:
+            source = self._history.read_in(PLACE, self._layout).floats
+            np.copyto(diff.write_in(PLACE, self._layout).floats, source)
+
+
+@kernel("SGD", engine="onednn")
+class MomentumUpdate(FlatUpdate):
+    """Large parameters by two primitives for each chunk."""
+
+    def __init__(self, solver: Any):
+        super().__init__(solver)
+        self._factors = np.array([0, 0, -1], np.float32)
+        self._steps: dict[tuple[int, float], _MomentumStep] = {}
+
+    def update(
+        self, param: LearnableParam, history: Sequence[Blob], scale: float, decay: float, rate: float
+    ) -> None:
+        recipe, layout = self.solver.param, self._layout(param)
+        if layout is None or layout.nbytes < _LARGE or (decay and recipe.regularization_type != "L2"):
+            super().update(param, history, scale, decay, rate)
+            return
+        diff_mem, past_mem = param.blob.diff_mem, history[0].data_mem
+        data = param.blob.data_mem.modify_in(PLACE, layout).address
+        diff = diff_mem.read_in(PLACE, layout).address
+        past = past_mem.modify_in(PLACE, layout).address
+        self._factors[:2] = rate * scale, rate * decay
+        count = layout.nbytes // 4
+        for start in range(0, count, CHUNK):
+            size, offset = min(CHUNK, count - start), 4 * start
+            key = (size, recipe.momentum)
+            step = self._steps.get(key)
+            if step is None:
+                step = self._steps[key] = _MomentumStep(
+                    self.solver.net.run, size, recipe.momentum, self._factors
+                )
+            step(data + offset, diff + offset, past + offset)
+        diff_mem.defer(_CopyOfHistory(diff_mem, past_mem, layout), [past_mem])
