@@ -124,7 +124,8 @@ def test_solvers_of_several_processes() -> None:
 
 
 def test_nccl_is_not_here() -> None:
-    assert caffe.has_nccl() is False
+    if caffe.has_nccl():
+        pytest.skip("this machine has a GPU and NCCL")
     with pytest.raises(EngineError, match="iter_size"):
         caffe.NCCL.new_uid()
     with pytest.raises(EngineError, match=r"has_nccl\(\) is False"):

@@ -1,6 +1,6 @@
 """Builds what the emulated GPU needs, once, into a cache folder: `python tests/cuda_emulation/build.py`.
 
-    <cache>/lib/libcuda.so.1, lib/libcublas.so.13    from the .cpp files here
+    <cache>/lib/lib{cuda,cublas,nccl}.so.*               from the .cpp files here
     <cache>/bin/nvcc                                 runs nvcc.py
     <cache>/python                                   PyCUDA, built against CUDA's headers and that libcuda
 
@@ -82,19 +82,11 @@ def build() -> Path:
     for name in ("lib", "bin"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     _driver(folder / "lib", root)
-    _run(
-        "g++",
-        "-O2",
-        "-fPIC",
-        "-shared",
-        "-Wl,-soname,libcublas.so.13",
-        "-o",
-        folder / "lib" / "libcublas.so.13",
-        HERE / "libcublas.cpp",
-        "-L",
-        folder / "lib",
-        "-lcuda",
-    )
+    for name in ("cublas.so.13", "nccl.so.2"):
+        source = HERE / f"lib{name.split('.')[0]}.cpp"
+        target = folder / "lib" / f"lib{name}"
+        soname = f"-Wl,-soname,lib{name}"
+        _run("g++", "-O2", "-fPIC", "-shared", soname, "-o", target, source, "-L", folder / "lib", "-lcuda")
     script = folder / "bin" / "nvcc"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/nvcc.py" "$@"\n')
     script.chmod(0o755)

@@ -43,7 +43,7 @@ class Flags:
 
 
 HELP = {
-    "gpu": "Run in GPU mode on the device of this number.",
+    "gpu": "Run in GPU mode on the device of this number; train takes several: 0,1 or all.",
     "iterations": "The number of iterations to run.",
     "level": "Network level.",
     "model": "The model definition, a prototxt.",
@@ -142,10 +142,31 @@ def choose_device(gpu: str, solver_mode_gpu: bool = False, device_id: int = 0) -
     context.set_mode_gpu()
 
 
-def _ordinal(gpu: str) -> int:
+def device_list(gpu: str) -> list[int]:
+    """The devices that -gpu names: one, several with commas between them, or all. Raises click.UsageError for
+    what is no such list, EngineError when there is no GPU."""
+    if gpu == "all":
+        reason = gpu_absence()
+        if reason:
+            raise EngineError(f"-gpu all: {reason}. Leave -gpu out to run on the CPU")
+        from caffe.engines.cuda.driver import device_count
+
+        return list(range(device_count()))
     names = gpu.split(",")
-    if len(names) > 1 or gpu == "all":
-        raise CaffeError(f"-gpu {gpu}: one process drives one GPU here; give a single number")
-    if not gpu.isdigit():
-        raise click.UsageError(f"-gpu must be the number of a device, not '{gpu}'")
-    return int(gpu)
+    if not all(name.isdigit() for name in names):
+        raise click.UsageError(
+            f"-gpu must be the number of a device, numbers with commas, or all, not '{gpu}'"
+        )
+    devices = [int(name) for name in names]
+    if len(set(devices)) < len(devices):
+        raise click.UsageError(f"-gpu {gpu}: each device can be named once")
+    if len(devices) > 1 and gpu_absence():
+        raise EngineError(f"-gpu {gpu}: {gpu_absence()}. Leave -gpu out to run on the CPU")
+    return devices
+
+
+def _ordinal(gpu: str) -> int:
+    devices = device_list(gpu)
+    if len(devices) > 1:
+        raise CaffeError(f"-gpu {gpu}: only caffe train uses several GPUs; give a single number")
+    return devices[0]

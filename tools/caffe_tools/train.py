@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -13,7 +14,7 @@ from caffe.solver import Solver
 from caffe.solver_registry import get_solver
 from caffe.upgrade_proto import read_solver_upgraded
 
-from .flags import Flags, brew_command, choose_device
+from .flags import Flags, brew_command, choose_device, device_list
 from .signals import SignalHandler, effect
 
 log = logging.getLogger("caffe.tools")
@@ -38,6 +39,25 @@ def command(flags: Flags) -> None:
         effect(flags.sighup_effect, "sighup_effect"),
     )
     param = _solver_param(flags)
+    with _solver(param, flags) as solver:
+        log.info("Starting Optimization")
+        with SignalHandler(sigint, sighup) as signals, _progress_bar(solver):
+            solver.action = signals.action
+            solver.solve()
+    log.info("Optimization Done.")
+    _say_where(solver)
+
+
+@contextlib.contextmanager
+def _solver(param: caffe_pb2.SolverParameter, flags: Flags) -> Iterator[Solver]:
+    """The solver, on the device or devices that the flags or the recipe choose."""
+    devices = device_list(flags.gpu) if flags.gpu else []
+    if len(devices) > 1:
+        from .ranks import ranks
+
+        with ranks(param, flags.snapshot, devices) as solver:
+            yield solver
+        return
     choose_device(
         flags.gpu,
         param.HasField("solver_mode") and param.solver_mode == caffe_pb2.SolverParameter.GPU,
@@ -47,12 +67,7 @@ def command(flags: Flags) -> None:
     if flags.snapshot:
         log.info("Resuming from %s", flags.snapshot)
         solver.restore(flags.snapshot)
-    log.info("Starting Optimization")
-    with SignalHandler(sigint, sighup) as signals, _progress_bar(solver):
-        solver.action = signals.action
-        solver.solve()
-    log.info("Optimization Done.")
-    _say_where(solver)
+    yield solver
 
 
 def _progress_bar(solver: Solver) -> contextlib.AbstractContextManager[object]:
