@@ -134,6 +134,16 @@ class SyncedMem:
         self.version += 1
         return self.host  # type: ignore[return-value]
 
+    def exchange(self, memory: np.ndarray) -> np.ndarray | None:
+        """As write, with the new values in `memory` (flat, of this dtype, at least `size` long), which becomes
+        the host's; returns the host's memory of before, for other use. None, and nothing is done, where
+        that cannot be: while a view lives, or when memory does not fit."""
+        if self.exporter() is not None or memory.dtype != self.dtype or memory.size < self.size:
+            return None
+        before = self.write()
+        self.host = memory
+        return before
+
     def clear(self) -> None:
         """Become zero. Nothing is written until somebody reads; while a view lives, its memory is."""
         if self.exporter() is not None:
@@ -242,7 +252,7 @@ class SyncedMem:
         self._only_fresh(key)
         return buffer
 
-    def exchange(self, place: Place, layout: Any, buffer: Any) -> Any:
+    def exchange_in(self, place: Place, layout: Any, buffer: Any) -> Any:
         """Give up the place's buffer in that layout, up to date, for another one, which the caller overwrites
         wholly: so a layer that works in place keeps what it read without a copy."""
         old = self.read_in(place, layout)

@@ -62,7 +62,7 @@ class Kept:
         if layout.plain:
             np.copyto(self._spare.floats[: mem.size], mem.read()[: mem.size])
         else:
-            self._spare = mem.exchange(PLACE, layout, self._spare)
+            self._spare = mem.exchange_in(PLACE, layout, self._spare)
         self.memory.point(self._spare.address)
 
     def prepare_to_fill(self) -> Memory:
