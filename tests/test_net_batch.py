@@ -117,3 +117,15 @@ def test_input_arrays_are_kept_and_seen(rng: np.random.Generator) -> None:
     net.forward()
     np.testing.assert_array_equal(net.blobs["twice"].data, np.full((2, 1, 2, 2), 10))
     np.testing.assert_array_equal(net.blobs["t"].data.ravel(), labels[2:])
+
+
+def test_inputs_may_be_called_start_and_end() -> None:
+    """Which are also the names of forward's own arguments."""
+    net = net_of(
+        """
+        layer { name: "in" type: "Input" top: "start" top: "end" input_param { shape { dim: 2 dim: 1 } } }
+        layer { name: "sum" type: "Eltwise" bottom: "start" bottom: "end" top: "sum" }
+        """
+    )
+    items = np.arange(3.0).reshape(3, 1)
+    np.testing.assert_allclose(net.forward_all(start=items, end=10 * items)["sum"], 11 * items)

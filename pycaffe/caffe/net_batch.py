@@ -109,7 +109,8 @@ def forward_all(net: Net, blobs: Iterable[str] | None, inputs: Mapping[str, Any]
     arrays, size, count = _items(net, inputs, "forward_all")
     outputs, wanted = _Collector(size, count), list(blobs or ())
     for i, batch in enumerate(_batches(arrays, size, count)):
-        outputs.add(i, net.forward(wanted, **batch))
+        feed(net, "data", batch, net.inputs)
+        outputs.add(i, net.forward(wanted))
     return outputs.result()
 
 
@@ -129,8 +130,12 @@ def forward_backward_all(
     for i, batch in enumerate(_batches(arrays, size, count)):
         inputs = {name: batch[name] for name in net.inputs if name in batch}
         tops = {name: batch[name] for name in net.outputs if name in batch}
-        outputs.add(i, net.forward(wanted, **inputs))
-        gradients.add(i, net.backward(wanted_diffs, **tops))
+        if inputs:
+            feed(net, "data", inputs, net.inputs)
+        outputs.add(i, net.forward(wanted))
+        if tops:
+            feed(net, "diff", tops, net.outputs)
+        gradients.add(i, net.backward(wanted_diffs))
     return outputs.result(), gradients.result()
 
 
