@@ -16,11 +16,13 @@ from caffe.proto import caffe_pb2
 
 MLP = """
 name: "mlp"
-layer { name: "in" type: "Input" top: "x" top: "t" input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 2 } } }
+layer { name: "in" type: "Input" top: "x" top: "t"
+        input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 2 } } }
 layer { name: "ip1" type: "InnerProduct" bottom: "x" top: "ip1"
         inner_product_param { num_output: 4 weight_filler { type: "xavier" } bias_filler { value: 0.1 } } }
 layer { name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }
-layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+        inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "EuclideanLoss" bottom: "ip2" bottom: "t" top: "loss" }
 """
 
@@ -162,7 +164,8 @@ SHARED = (
     + """
 layer { name: "a" type: "InnerProduct" bottom: "x" top: "a" param { name: "w" lr_mult: 2 } param { name: "b" }
         inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
-layer { name: "b" type: "InnerProduct" bottom: "a" top: "b" param { name: "w" } param { name: "b" decay_mult: 0 }
+layer { name: "b" type: "InnerProduct" bottom: "a" top: "b"
+        param { name: "w" } param { name: "b" decay_mult: 0 }
         inner_product_param { num_output: 3 } }
 layer { name: "loss" type: "Reduction" bottom: "b" top: "loss" loss_weight: 1 }
 """
@@ -245,8 +248,8 @@ def test_propagate_down_stops_the_gradient() -> None:
 
 def test_branches_off_the_loss_need_none() -> None:
     net = net_of(
-        MLP
-        + 'layer { name: "side" type: "InnerProduct" bottom: "ip2" top: "side" inner_product_param { num_output: 1 } }'
+        MLP + 'layer { name: "side" type: "InnerProduct" bottom: "ip2" top: "side" '
+        "inner_product_param { num_output: 1 } }"
     )
     got = flags(net)
     assert not got["side"][0] and got["ip2"][0]
@@ -304,7 +307,8 @@ def test_implicit_splits() -> None:
             "Unknown bottom blob 'y' .layer 'p', bottom index 0",
         ),
         (
-            'layer { name: "p" type: "Power" bottom: "x" top: "q" } layer { name: "p2" type: "Power" bottom: "q" top: "x" }',
+            'layer { name: "p" type: "Power" bottom: "x" top: "q" } '
+            'layer { name: "p2" type: "Power" bottom: "q" top: "x" }',
             NetError,
             "Top blob 'x' produced by multiple sources",
         ),
@@ -442,7 +446,7 @@ def test_gradients_are_announced_in_backward_order_once_complete() -> None:
     assert layers == [3, 3, 1, 1]
 
 
-# -- weights --------------------------------------------------------------------------------------------------
+# -- weights -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -481,8 +485,8 @@ def test_weights_that_do_not_fit_change_nothing() -> None:
     before = net.params["ip1"][0].data.copy()
     words = (
         r"Cannot copy param 0 weights from layer 'ip2'; shape mismatch.  Source param shape is 3 4 \(12\); "
-        r"target param shape is 2 4 \(8\). To learn this layer's parameters from scratch rather than copying from a "
-        r"saved net, rename the layer."
+        r"target param shape is 2 4 \(8\). To learn this layer's parameters from scratch rather than copying "
+        r"from a saved net, rename the layer."
     )
     with pytest.raises(WeightsError, match=words):
         net.copy_from("w.caffemodel")

@@ -6,9 +6,9 @@ import gc
 
 import numpy as np
 import pytest
-from fake_engine import FakePlace
 
 from caffe.synced_mem import SyncedMem
+from fake_engine import FakePlace
 
 
 @pytest.fixture
@@ -238,3 +238,45 @@ def test_the_version_rises_with_every_write() -> None:
     before = mem.version
     mem.host_written()
     assert mem.version > before or view is None
+
+
+def test_borrowed_values_are_copied_only_when_one_of_the_two_changes() -> None:
+    place, layout = FakePlace(), ("reversed", 3)
+    lender, borrower = SyncedMem(3), SyncedMem(3)
+    lender.write()[:3] = [1, 2, 3]
+    borrower.borrow(lender, place, layout)
+    assert borrower.read_in(place, layout) is lender.read_in(place, layout)
+    assert borrower.borrows_from(lender) and not borrower.is_zero
+    lender.write()[:3] = 0
+    assert not borrower.borrows_from(lender)
+    assert np.array_equal(borrower.read()[:3], [1, 2, 3])
+    borrower.borrow(lender, place, layout)
+    borrower.write()[:3] = 5
+    assert not lender.read()[:3].any()
+    borrower.borrow(lender, place, layout)
+    assert not borrower.read()[:3].any()
+
+
+def test_host_memory_is_exchanged_unless_somebody_looks() -> None:
+    mem = SyncedMem(3)
+    view = mem.export()
+    other = np.arange(5, dtype=np.float32)
+    assert mem.exchange_host(other) is None
+    assert mem.exchange_host(other.astype(np.float64)) is None
+    assert mem.exchange_host(other[:2]) is None
+    view[:] = 7
+    assert mem.read()[:3].tolist() == [7, 7, 7]
+    del view
+    before, version = mem.read(), mem.version
+    assert mem.exchange_host(other) is before
+    assert mem.read() is other
+    assert mem.version > version
+    assert mem.export().tolist() == [0, 1, 2]
+
+
+def test_exchanged_host_memory_makes_other_places_stale() -> None:
+    place, mem = FakePlace(), SyncedMem(3)
+    mem.write_in(place, "layout")
+    mem.exchange_host(np.arange(3, dtype=np.float32))
+    assert mem.host_fresh
+    assert not mem.fresh_in(place)

@@ -8,7 +8,7 @@ from .proto_text import layer_lines
 
 
 class NetSource:
-    """The file of a net's definition; path "" for a net that came from a message. Reads it only when asked."""
+    """The file of a net's definition; path "" for a net that came from a message. Read only when asked."""
 
     def __init__(self, path: str = ""):
         self.path = path

@@ -103,7 +103,7 @@ class Wiring:
 
     def _add_layer(self, layer_param: caffe_pb2.LayerParameter, phase: int) -> None:
         if not layer_param.HasField("phase"):
-            layer_param.phase = phase
+            layer_param.phase = phase  # type: ignore[assignment]
         count = len(layer_param.propagate_down)
         if count and count != len(layer_param.bottom):
             raise NetError(
@@ -292,7 +292,8 @@ class Wiring:
             value, known = getattr(spec, name), getattr(owner, f"has_{name}")
             if known and getattr(owner, name) != value:
                 raise NetError(
-                    f"Shared param '{owner.name}' has mismatched {name}: {getattr(owner, name):g} against {value:g}"
+                    f"Shared param '{owner.name}' has mismatched {name}: {getattr(owner, name):g} against "
+                    f"{value:g}"
                 )
             setattr(owner, name, value)
             setattr(owner, f"has_{name}", True)
@@ -353,8 +354,8 @@ class Wiring:
             why = layer.in_place_refusal()
             if why:
                 error = layer.error(
-                    f"cannot work in place on '{self.blob_names[min(shared)]}' in a net that is run backward: {why}; "
-                    "give the layer a top of its own name"
+                    f"cannot work in place on '{self.blob_names[min(shared)]}' in a net that is run "
+                    f"backward: {why}; give the layer a top of its own name"
                 )
                 error.place = self._source.locate(layer.name)
                 raise error
@@ -395,7 +396,8 @@ def _given_blobs(layer: Layer, layer_param: caffe_pb2.LayerParameter) -> None:
     """A net definition may carry parameter values itself."""
     if len(layer_param.blobs) != len(layer.blobs):
         raise layer.error(
-            f"the definition carries {len(layer_param.blobs)} blobs, but the layer has {len(layer.blobs)} parameters"
+            f"the definition carries {len(layer_param.blobs)} blobs, but the layer has {len(layer.blobs)} "
+            "parameters"
         )
     for blob, proto in zip(layer.blobs, layer_param.blobs, strict=True):
         blob.from_proto(proto, reshape=False)
