@@ -317,6 +317,15 @@ def test_a_parameter_larger_than_memory(cli, tmp_path):
     Path("net").write_text(INPUT + ip(2000000000))
     done = cli("time", "-model", "net", "-iterations", "1")
     assert done.status == 1
+    assert "layer 'ip' (InnerProduct, net:2): up to this layer the net needs 1.4" in done.error
+    assert "TiB of memory" in done.error
+
+
+def test_a_parameter_larger_than_memory_that_is_filled(cli, tmp_path):
+    filled = ip(2000000000).replace("num_output", 'weight_filler { type: "xavier" } num_output')
+    Path("net").write_text(INPUT + filled)
+    done = cli("time", "-model", "net", "-iterations", "1")
+    assert done.status == 1
     assert (
         "layer 'ip' (InnerProduct, net:2): parameter 0: 384000000000 numbers need 1.397 TiB of memory"
         in done.error
