@@ -144,7 +144,7 @@ class Net(NetNames):
             upgrade_net(param, "NetParameter")
         else:
             param = read_net_upgraded(str(model))
-        param.state.phase = phase
+        param.state.phase = phase  # type: ignore[assignment]
         if level is not None:
             param.state.level = level
         if stages is not None:
@@ -501,15 +501,18 @@ def _subnet(run: ExecutionContext, param: caffe_pb2.NetParameter) -> Net:
 _HOOKS = ("before_forward", "after_forward", "before_backward", "after_backward")
 
 
-def _old_forms(args: tuple, phase: int | None, weights: Any) -> tuple[tuple, int | None, Any]:
+def _old_forms(
+    args: tuple[Any, ...], phase: int | None, weights: Any
+) -> tuple[tuple[Any, ...], int | None, Any]:
     """Net(model, phase, level, stages, weights) and the older Net(model, weights, phase)."""
-    if args and isinstance(args[0], (str, Path)):
-        if len(args) < 2 and phase is None:
+    rest = list(args)
+    if rest and isinstance(rest[0], (str, Path)):
+        if len(rest) < 2 and phase is None:
             raise TypeError("Net(model, weights, phase): give caffe.TRAIN or caffe.TEST as the phase")
-        weights, args = args[0], args[1:]
-    if args:
-        phase, args = args[0], args[1:]
-    return args, phase, weights
+        weights = rest.pop(0)
+    if rest:
+        phase = rest.pop(0)
+    return tuple(rest), phase, weights
 
 
 def _engine_field(param: caffe_pb2.LayerParameter) -> str:
@@ -517,8 +520,8 @@ def _engine_field(param: caffe_pb2.LayerParameter) -> str:
     for _, value in param.ListFields():
         if isinstance(value, Message):
             engine = value.DESCRIPTOR.fields_by_name.get("engine")
-            if engine is not None and value.HasField("engine"):
-                return engine.enum_type.values_by_number[value.engine].name
+            if engine is not None and engine.enum_type is not None and value.HasField("engine"):
+                return engine.enum_type.values_by_number[getattr(value, engine.name)].name
     return ""
 
 
