@@ -135,9 +135,9 @@ class SyncedMem:
         return self.host  # type: ignore[return-value]
 
     def exchange(self, memory: np.ndarray) -> np.ndarray | None:
-        """As write, with the new values in `memory` (flat, of this dtype, at least `size` long), which becomes
-        the host's; returns the host's memory of before, for other use. None, and nothing is done, where
-        that cannot be: while a view lives, or when memory does not fit."""
+        """As write, with the new values in `memory` (flat, of this dtype, at least `size` long), which
+        becomes the host's; returns the host's memory of before, for other use. None, and nothing is done,
+        where that cannot be: while a view lives, or when memory does not fit."""
         if self.exporter() is not None or memory.dtype != self.dtype or memory.size < self.size:
             return None
         before = self.write()
