@@ -261,14 +261,14 @@ def test_host_memory_is_exchanged_unless_somebody_looks() -> None:
     mem = SyncedMem(3)
     view = mem.export()
     other = np.arange(5, dtype=np.float32)
-    assert mem.exchange_host(other) is None
-    assert mem.exchange_host(other.astype(np.float64)) is None
-    assert mem.exchange_host(other[:2]) is None
+    assert mem.exchange(other) is None
+    assert mem.exchange(other.astype(np.float64)) is None
+    assert mem.exchange(other[:2]) is None
     view[:] = 7
     assert mem.read()[:3].tolist() == [7, 7, 7]
     del view
     before, version = mem.read(), mem.version
-    assert mem.exchange_host(other) is before
+    assert mem.exchange(other) is before
     assert mem.read() is other
     assert mem.version > version
     assert mem.export().tolist() == [0, 1, 2]
@@ -276,7 +276,7 @@ def test_host_memory_is_exchanged_unless_somebody_looks() -> None:
 
 def test_exchanged_host_memory_makes_other_places_stale() -> None:
     place, mem = FakePlace(), SyncedMem(3)
-    mem.write_in(place, "layout")
-    mem.exchange_host(np.arange(3, dtype=np.float32))
+    mem.write_in(place, ("reversed", 3))
+    mem.exchange(np.arange(3, dtype=np.float32))
     assert mem.host_fresh
     assert not mem.fresh_in(place)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .errors import CaffeError, DataError, ForkError
+from .synced_mem import SyncedMem, aligned_zeros
 
 
 class Batch:
@@ -41,8 +42,18 @@ class Batch:
         if self.data.shape != wanted:
             count = math.prod(wanted)
             if self._memory.size < count:
-                self._memory = np.empty(count, np.float32)
+                self._memory = aligned_zeros(count, np.dtype(np.float32))
             self.data = self._memory[:count].reshape(wanted)
+
+    def give_data(self, mem: SyncedMem) -> None:
+        """Make data the values of mem, which has the size for it; without copying, where nobody holds a view
+        of mem. The batch's data are undefined afterwards."""
+        memory = mem.exchange(self._memory)
+        if memory is None:
+            np.copyto(mem.write()[: mem.size], self.data.reshape(-1))
+            return
+        self._memory = memory
+        self.data = memory[:0].reshape(len(self.labels), 0)
 
 
 class Source(ABC):

@@ -191,6 +191,22 @@ def test_a_view_held_over_passes_sees_each_batch(images: list[np.ndarray]) -> No
         np.testing.assert_array_equal(view, images[start : start + 3])
 
 
+def test_batches_are_handed_over_without_copying(images: list[np.ndarray]) -> None:
+    """The memory goes round: what a top has was a batch's, unless somebody holds a view of it."""
+    n = net("prefetch: 2")
+    seen = set()
+    for i in range(30):
+        n.forward()
+        blob = n.blobs["data"]
+        np.testing.assert_array_equal(blob.cpu_data(), [images[(3 * i + k) % 7] for k in range(3)])
+        seen.add(blob.cpu_data().ctypes.data)
+    assert len(seen) == 3
+    view = n.blobs["data"].data
+    for i in range(30, 40):
+        n.forward()
+        np.testing.assert_array_equal(view, [images[(3 * i + k) % 7] for k in range(3)])
+
+
 def test_what_a_user_wrote_is_overwritten(images: list[np.ndarray]) -> None:
     n = net()
     n.blobs["data"].data[...] = -1

@@ -68,7 +68,7 @@ class PrefetchingLayer(Layer):
         if batch.data.shape != self._shape:
             self._shape = batch.data.shape
             self.reshape(bottom, top)
-        np.copyto(top[0].overwrite_cpu_data(), batch.data)
+        batch.give_data(top[0].data_mem)
         if len(top) > 1:
             np.copyto(top[1].overwrite_cpu_data(), batch.labels)
         self._reader.release(batch)
