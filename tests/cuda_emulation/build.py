@@ -1,6 +1,6 @@
 """Builds what the emulated GPU needs, once, into a cache folder: `python tests/cuda_emulation/build.py`.
 
-    <cache>/lib/lib{cuda,cublas,nccl}.so.*               from the .cpp files here
+    <cache>/lib/lib{cuda,cublas,cudnn,nccl}.so.*         from the .cpp files here
     <cache>/bin/nvcc                                 runs nvcc.py
     <cache>/python                                   PyCUDA, built against CUDA's headers and that libcuda
 
@@ -82,7 +82,7 @@ def build() -> Path:
     for name in ("lib", "bin"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     _driver(folder / "lib", root)
-    for name in ("cublas.so.13", "nccl.so.2"):
+    for name in ("cublas.so.13", "cudnn.so.9", "nccl.so.2"):
         source = HERE / f"lib{name.split('.')[0]}.cpp"
         target = folder / "lib" / f"lib{name}"
         soname = f"-Wl,-soname,lib{name}"

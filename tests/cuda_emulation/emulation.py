@@ -38,7 +38,7 @@ def activate() -> str:
     sys.path.insert(0, str(folder / "python"))
     importlib.invalidate_caches()
     # Later loads by these names get what is loaded already.
-    for name in ("libcuda.so.1", "libcublas.so.13", "libnccl.so.2"):
+    for name in ("libcuda.so.1", "libcublas.so.13", "libcudnn.so.9", "libnccl.so.2"):
         _loaded.append(ctypes.CDLL(str(folder / "lib" / name), ctypes.RTLD_GLOBAL))
     from caffe.engines.cuda import place
 

@@ -1,4 +1,5 @@
-"""The GPU engine: kernels of our own (cuda_kernels/) and cuBLAS, through PyCUDA.
+"""The GPU engine: kernels of our own (cuda_kernels/) and cuBLAS, through PyCUDA; and beside it cuDNN's
+convolutions.
 
 Nothing is loaded until the first net prefers the engine: docs/gpu.md.
 """
@@ -23,4 +24,20 @@ def _describe() -> str:
     return driver.describe()
 
 
+def _load_cudnn() -> None:
+    from . import driver
+
+    driver.load()
+    from . import cudnn
+
+    cudnn.cudnn()
+
+
+def _describe_cudnn() -> str:
+    from . import cudnn
+
+    return cudnn.describe()
+
+
 register_engine(Engine(NAME, load=_load, describe=_describe))
+register_engine(Engine("cudnn", load=_load_cudnn, describe=_describe_cudnn))
