@@ -172,6 +172,9 @@ class Fused:
     def begin(self) -> None:
         """A whole forward pass begins: what the last one left to be computed later is not wanted any more."""
 
+    def begin_backward(self) -> None:
+        """A whole backward pass begins: likewise for gradients."""
+
     def forward(self, run: ExecutionContext) -> float:
         raise NotImplementedError
 

@@ -101,7 +101,7 @@ class Net(NetNames):
     model: path of a prototxt, or a NetParameter. phase: caffe.TRAIN or caffe.TEST. weights: a
     .caffemodel or .h5, copied by layer name. level, stages: what include/exclude rules are matched
     against. allow_python: False refuses Python layers, which run code of the module that they name.
-    source: the file that a NetParameter came from, for error messages. run: the context of
+    source: the file that a NetParameter came from (or a NetSource), for error messages. run: the context of
     a net that holds this one.
 
     blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
@@ -123,7 +123,7 @@ class Net(NetNames):
         allow_python: bool = True,
         network_file: str | Path | None = None,
         run: ExecutionContext | None = None,
-        source: str = "",
+        source: str | NetSource = "",
     ):
         model = network_file if model is None else model
         if model is None:
@@ -137,7 +137,9 @@ class Net(NetNames):
         if phase not in (TRAIN, TEST):
             raise NetError(f"phase must be caffe.TRAIN (0) or caffe.TEST (1), not {phase!r}")
 
-        self._source = NetSource(source if isinstance(model, caffe_pb2.NetParameter) else str(model))
+        if not isinstance(source, NetSource):
+            source = NetSource(source if isinstance(model, caffe_pb2.NetParameter) else str(model))
+        self._source = source
         if isinstance(model, caffe_pb2.NetParameter):
             param = caffe_pb2.NetParameter()
             param.CopyFrom(model)
@@ -303,6 +305,9 @@ class Net(NetNames):
         hooked = bool(self._hooks["before_backward"] or self._hooks["after_backward"] or self.debug_info)
         whole = not hooked and start == len(self._steps) - 1 and end == 0
         order = self._plan_back if whole else [((i,), self._steps[i]) for i in range(start, end - 1, -1)]
+        for _, step in order:
+            if isinstance(step, kernels.Fused):
+                step.begin_backward()
         try:
             for indices, step in order:
                 i = indices[0]

@@ -67,6 +67,22 @@ def aligned_zeros(size: int, dtype: np.dtype) -> np.ndarray:
     return memory[offset : offset + size]
 
 
+class _Loan:
+    """Computes a deferred value that another array has: a copy."""
+
+    __slots__ = ("key", "source", "_borrower")
+
+    def __init__(self, borrower: SyncedMem, source: SyncedMem, place: Place, layout: Any):
+        self.key, self.source, self._borrower = (place, layout), source, weakref.ref(borrower)
+
+    def __call__(self) -> None:
+        borrower = self._borrower()
+        if borrower is not None:
+            place, layout = self.key
+            values = self.source.read_in(place, layout)
+            place.convert(values, layout, borrower.write_in(place, layout), layout)
+
+
 class SyncedMem:
     """size elements of dtype, allocated at first use and zero until written.
 
@@ -171,6 +187,14 @@ class SyncedMem:
         for source in sources:
             source._dependents.add(weakref.ref(self))
 
+    def borrow(self, source: SyncedMem, place: Place, layout: Any) -> None:
+        """Have the values that source has now: a copy of its own is made only when one of the two changes, or
+        when the values are read elsewhere than in that place and layout."""
+        self.defer(_Loan(self, source, place, layout), [source])
+
+    def borrows_from(self, source: SyncedMem) -> bool:
+        return isinstance(self._pending, _Loan) and self._pending.source is source
+
     def _before_change(self) -> None:
         dependents, self._dependents = self._dependents, set()
         for reference in dependents:
@@ -227,6 +251,8 @@ class SyncedMem:
             return self._copies[key]
         with self._lock:
             if self._pending is not None:
+                if isinstance(self._pending, _Loan) and self._pending.key == key:
+                    return self._pending.source.read_in(place, layout)
                 self._compute()
                 if key in self._fresh:
                     return self._copies[key]

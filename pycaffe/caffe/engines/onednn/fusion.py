@@ -193,13 +193,13 @@ class _Deferred:
 
 
 def _unfinished() -> None:
-    raise NetError(
-        "this blob was to be computed when it is read, but the last forward pass did not come that far"
-    )
+    raise NetError("this blob was to be computed when it is read, but the last pass did not come that far")
 
 
 class FusedSum(_Group):
-    """Eltwise's sum of two, and ReLU."""
+    """Eltwise's sum of two, and ReLU. Backward, each bottom's diff is the top's: lent, not copied."""
+
+    fuses_backward = True
 
     def prepare(self, run: ExecutionContext) -> bool:
         total, relu = self.steps
@@ -209,6 +209,26 @@ class FusedSum(_Group):
 
     def run(self, run: ExecutionContext) -> None:
         self._call()
+
+    def begin_backward(self) -> None:
+        total = self.steps[0]
+        lender = total.top[0].diff_mem
+        for blob in total.bottom:
+            if blob.diff_mem.borrows_from(lender):
+                blob.diff_mem.release([lender])
+                blob.diff_mem.defer(_unfinished)
+
+    def backward(self, run: ExecutionContext) -> None:
+        total, relu = self.steps
+        relu.backward(run)
+        layout = total.kernel.layout
+        lender = total.top[0].diff_mem
+        if layout.plain or any(blob.diff_mem is lender for blob in total.bottom):
+            total.backward(run)
+            return
+        for blob, wanted in zip(total.bottom, total.propagate_down, strict=True):
+            if wanted:
+                blob.diff_mem.borrow(lender, PLACE, layout)
 
 
 class Folded:
