@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...blob import Blob
 from ...kernels import UpdateKernel, kernel
-from ...net_wiring import LearnableParam
 from ...synced_mem import SyncedMem
 from . import driver
 from .base import MOST_ELEMENTS, arithmetic, scratch, sum_of
 from .compiler import Module, module
 from .place import clear, modify, write
+
+if TYPE_CHECKING:
+    from ...net_wiring import LearnableParam
 
 
 class CudaUpdate(UpdateKernel):
