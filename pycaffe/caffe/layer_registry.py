@@ -6,6 +6,7 @@ point group `caffe.layers`, name = layer type, value = "module:Class".
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
@@ -100,26 +101,34 @@ def layer_type_list() -> list[str]:
 
 def create_layer(param: caffe_pb2.LayerParameter) -> Layer:
     """The layer that param describes. Raises UnknownLayerError with the closest known names."""
-    creator = _creators.get(param.type)
-    if creator is None and param.type in _announced:
-        import_module(_announced[param.type])
-        creator = _creators[param.type]
-    if creator is None and param.type in _entry_points():
-        point = _entry_points()[param.type]
+    try:
+        creator = find_creator(param.type)
+    except LayerError as error:
+        raise LayerError(error.message, layer=param.name, layer_type=param.type) from error.__cause__
+    if creator is None:
+        raise UnknownLayerError(_unknown(param.type), layer=param.name, layer_type=param.type)
+    return creator(param)
+
+
+def find_creator(type: str) -> Creator | None:
+    """What makes layers of this type: a class, or a function; None for an unknown one. Raises LayerError when
+    the package that provides the type cannot be imported."""
+    creator = _creators.get(type)
+    if creator is None and type in _announced:
+        import_module(_announced[type])
+        creator = _creators[type]
+    if creator is None and type in _entry_points():
+        point = _entry_points()[type]
         try:
             loaded = point.load()
         except Exception as error:
             raise LayerError(
-                f"the package that provides this type ({point.value}) cannot be imported: {error!r}",
-                layer=param.name,
-                layer_type=param.type,
+                f"the package that provides this type ({point.value}) cannot be imported: {error!r}"
             ) from error
-        creator = _creators.setdefault(param.type, loaded)
-        if isinstance(loaded, type) and not loaded.type:
-            loaded.type = param.type
-    if creator is None:
-        raise UnknownLayerError(_unknown(param.type), layer=param.name, layer_type=param.type)
-    return creator(param)
+        creator = _creators.setdefault(type, loaded)
+        if isinstance(loaded, builtins.type) and not loaded.type:
+            loaded.type = type
+    return creator
 
 
 def _unknown(type: str) -> str:

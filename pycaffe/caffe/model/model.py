@@ -1,0 +1,531 @@
+"""Model: layers written down in Python, several nets over one set of parameters, and their training."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import context, net_weights
+from ..blob import Blob
+from ..callbacks import SolverCallback
+from ..execution import ExecutionContext
+from ..proto import caffe_pb2
+from . import files, training
+from .definition import Definition
+from .feed import FeedSource
+from .graph import LayerCall, ModelError, ModelSource, Top
+from .parameters import FillerLike, InitialValues, Parameter, ParameterInfo, Values, parameter_name
+from .recording import TEST, TRAIN, Recording, phase_of
+from .running import ModelNet
+from .training import History, Minimizer
+
+if TYPE_CHECKING:
+    from ._functions import ModelFunctions
+else:
+    ModelFunctions = object
+
+_ambient = threading.local()
+_default: list[Model] = []
+
+
+class Model(Recording, ModelFunctions):
+    """A net in the making, and all nets that are made of it.
+
+        with M.Model("lenet") as m:
+            x, y = m.data("train_lmdb", batch_size=64, scale=1 / 255)
+            h = m.max_pool(m.conv(x, 20, 5), 2)
+            loss = m.softmax_loss(m.fc(h, 10), y)
+        m.minimize(loss, "SGD", base_lr=0.01, momentum=0.9)
+        m.fit(1000)
+
+    Layer functions are its methods (functions.py; modules.py tells which more there are); within the `with`
+    block, M.conv(...) means this model. Parameters exist once, whatever number of nets use them; they are
+    drawn when the first net is made, from `seed` and the layers' names alone.
+
+    name: the nets'. seed: of all random numbers; by default one that follows from caffe.set_random_seed, else
+    any. device: "cpu", "gpu" or "gpu:1"; engine: "onednn", "reference", ...: for nets made from then on; by
+    default what the process prefers.
+    """
+
+    def __init__(
+        self, name: str = "", *, seed: int | None = None, device: str | None = None, engine: str | None = None
+    ):
+        super().__init__(name)
+        self.seed = _draw_seed() if seed is None else int(seed)
+        if not 0 <= self.seed < 2**62:
+            raise ModelError(f"seed must lie in [0, 2**62), not {seed}")
+        self.device, self.engine = device, engine
+        if device is not None:
+            _device(device)
+        self.feeds: dict[str, FeedSource] = {}
+        self.test_batches: dict[LayerCall, Callable[[], int | None] | None] = {}
+        self.init_net = InitialValues(self)
+        self.nets: weakref.WeakSet[ModelNet] = weakref.WeakSet()
+        self._values = Values()
+        self._created: dict[str, Parameter] = {}
+        self._parameters: dict[tuple[LayerCall, int], Parameter] = {}
+        self._shapes: dict[Top, tuple[int, ...]] | None = None
+        self._run_nets: dict[Any, ModelNet] = {}
+        self._minimizer: Minimizer | None = None
+
+    @classmethod
+    def from_proto(
+        cls, net: str | os.PathLike[str] | caffe_pb2.NetParameter, weights: str = "", **options: Any
+    ) -> Model:
+        """The model of a prototxt (path or message, of any version), with all its names; to_proto() gives it
+        back. weights: a .caffemodel or .h5. options: as of Model."""
+        model = cls(**options)
+        model.read(net)
+        if weights:
+            model.load(weights)
+        return model
+
+    # -- the ambient model ----------------------------------------------------------------------------
+
+    def __enter__(self) -> Model:
+        _stack().append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _stack().pop()
+
+    # -- layer functions ------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            from . import modules
+
+            try:
+                function = modules.find(name)
+            except ModelError as error:
+                raise AttributeError(str(error)) from None
+            return functools.wraps(function)(functools.partial(function, self))
+
+        def __dir__(self) -> list[str]:
+            from . import modules
+
+            return sorted({*super().__dir__(), *modules.function_names()})
+
+    def top_name(self, name: str) -> str:
+        """The name for a blob of data: as given while it is free."""
+        return self.unique_name(name) if name in self._top_names or self._scopes else name
+
+    def changed(self) -> None:
+        self._shapes = None
+        self._run_nets.clear()
+
+    def _input(self, value: Any, index: int, layer: caffe_pb2.LayerParameter, place: str) -> Top:
+        if isinstance(value, Parameter):
+            value = self.top_of(value)
+        return super()._input(value, index, layer, place)
+
+    # -- parameters -----------------------------------------------------------------------------------
+
+    def create_parameter(
+        self,
+        name: str,
+        shape: Sequence[int],
+        filler: FillerLike | None = None,
+        lr_mult: float = 1.0,
+        decay_mult: float = 1.0,
+    ) -> Parameter:
+        """A parameter for layers to share, or to compute with where a top is expected.
+
+        name: in the present scope. filler: "xavier", a number, {"type": "gaussian", "std": 0.01}; zeros by
+        default. lr_mult: times the solver's rate, 0 freezes it. decay_mult: times its weight_decay.
+        Raises ModelError for a name that is taken.
+        """
+        from .graph import caller_place
+
+        name = "/".join([*self._scopes, name])
+        if name in self._created:
+            raise ModelError(
+                f"the model has a parameter '{name}' already (made at {self._created[name].place})"
+            )
+        parameter = Parameter(
+            self, name, tuple(int(n) for n in shape), filler, lr_mult, decay_mult, caller_place()
+        )
+        self._created[name] = parameter
+        return parameter
+
+    def share(self, call: LayerCall, index: int, parameter: Parameter) -> None:
+        """Let parameter `index` of a layer be this one, which others use, too."""
+        if not isinstance(parameter, Parameter) or parameter.model is not self:
+            raise call.error(f"a parameter of this model is wanted, not {parameter!r}")
+        for user, i in parameter.uses[:1]:
+            self._values.rename(user, i, parameter.key_name)
+        parameter.used_by(call, index)
+        self._parameters[call, index] = parameter
+        self.changed()
+
+    def top_of(self, parameter: Parameter) -> Top:
+        """A top with a parameter's values, by a layer of type Parameter."""
+        for call in parameter.layers:
+            if call.type == "Parameter":
+                return call.tops[0]
+        shape = {"dim": list(parameter.shape)}
+        name = parameter.name if parameter.name not in self._layer_names else f"{parameter.name}_value"
+        scopes, self._scopes = self._scopes, []
+        try:
+            call = self.add_layer("Parameter", (), {"shape": shape}, name=name)
+        finally:
+            self._scopes = scopes
+        if parameter.filler is not None and not parameter.uses:
+            call.definition.blobs.append(_blob_of(parameter.drawn((self.seed, 0))).to_proto())
+        self.share(call, 0, parameter)
+        return call.tops[0]
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """All parameters by name, in the order of their layers: "conv1/weight", "conv1/bias", ... Builds a
+        net when the layers have changed."""
+        self._discover()
+        named: dict[str, Parameter] = {}
+        for call in self.layers:
+            for parameter in self._parameters_of(call):
+                named.setdefault(parameter.name, parameter)
+        return named
+
+    def param_info(self, parameter: Parameter | str) -> ParameterInfo:
+        """Shape, filler, multipliers, users and gradient of a parameter (or of the one of that name)."""
+        p = self._find_parameter(parameter)
+        users = tuple(call.name for call in p.layers)
+        return ParameterInfo(p.name, p.shape, p.filler, p.lr_mult, p.decay_mult, users, p.diff)
+
+    def _find_parameter(self, parameter: Parameter | str) -> Parameter:
+        if isinstance(parameter, Parameter):
+            return parameter
+        known = {**self._created, **self.parameters}
+        if parameter not in known:
+            from ..errors import closest
+
+            raise ModelError(
+                f"the model has no parameter '{parameter}'{closest(parameter, known)} ({', '.join(known)})"
+            )
+        return known[parameter]
+
+    def parameters_of(self, call: LayerCall) -> tuple[Parameter, ...]:
+        """A layer's parameters in their order."""
+        self._discover()
+        return self._parameters_of(call)
+
+    def _parameters_of(self, call: LayerCall) -> tuple[Parameter, ...]:
+        found = []
+        while self._values.find(call, len(found)) is not None:
+            key = (call, len(found))
+            if key not in self._parameters:
+                parameter = self._same(call, len(found)) or Parameter(self, parameter_name(call, len(found)))
+                self._parameters[key] = parameter
+                parameter.uses.append(key)
+            found.append(self._parameters[key])
+        return tuple(found)
+
+    def _same(self, call: LayerCall, index: int) -> Parameter | None:
+        """The parameter that another layer of the same name, or the same param name, has already."""
+        blob = self._values.find(call, index)
+        for parameter in self._parameters.values():
+            user, i = parameter.uses[0]
+            if self._values.find(user, i) is blob:
+                return parameter
+        return None
+
+    def blob_of(self, parameter: Parameter) -> Blob:
+        """The shared blob of a parameter."""
+        self._discover()
+        for call, index in parameter.uses:
+            blob = self._values.find(call, index)
+            if blob is not None:
+                return blob
+        raise ModelError(f"parameter '{parameter.name}' ({parameter.place}) is used by no layer yet")
+
+    def init(self, seed: int | None = None) -> None:
+        """Draw all parameters anew (by another seed, if one is given), put in what init_net gives, and begin
+        the training anew. Nets and arrays that are held stay valid."""
+        if seed is not None:
+            self.seed = int(seed)
+        for parameter in self.init_net:
+            for call in parameter.layers:
+                del call.definition.blobs[:]
+        self._minimizer = None if self._minimizer is None else Minimizer(self, self._minimizer.param)
+        self._discover()
+        fresh, self._values = self._values, Values()
+        try:
+            self._shapes = None
+            self._discover()
+        finally:
+            drawn, self._values = self._values, fresh
+        self._values.copy_from(drawn)
+        self.init_net.apply((self.seed, 0))
+
+    def load(self, weights: str | os.PathLike[str]) -> None:
+        """Copy parameters by layer name from a .caffemodel or .h5."""
+        net_weights.copy_from(self.net("train"), str(weights))
+
+    # -- nets -----------------------------------------------------------------------------------------
+
+    def net(
+        self,
+        phase: str | int = "test",
+        outputs: Sequence[Top] | Top | None = None,
+        inputs: Sequence[Top] = (),
+        *,
+        force_backward: bool = False,
+    ) -> ModelNet:
+        """A net over the model's parameters.
+
+        phase: "train", "test", or "deploy": without data, losses and metrics, from inputs to scores.
+        outputs: the tops that a call returns; only what they need is in the net. By default all that nobody
+        takes. inputs: tops to feed by hand. force_backward: compute the inputs' gradients, too, and let
+        backward begin anywhere. Raises ModelError, and LayerError with the Python line of the layer.
+        """
+        wanted = (outputs,) if isinstance(outputs, Top) else outputs
+        definition = self.define(phase, wanted, inputs)
+        if force_backward:
+            definition.param.force_backward = True
+        number = TEST if phase == "deploy" else phase_of(phase)
+        with self.settings():
+            net = self.build(definition, number, ExecutionContext((self.seed, 0)), wanted)
+        self.nets.add(net)
+        return net
+
+    def build(
+        self,
+        definition: Definition,
+        phase: int,
+        run: ExecutionContext,
+        outputs: Sequence[Top] | None = None,
+        solver_net: bool = False,
+    ) -> ModelNet:
+        """The net of a definition, with the model's parameters."""
+        source = ModelSource(self._places, self.name)
+        net = ModelNet(self, definition, phase, run, outputs, source)
+        self._values.attach(net)
+        if self._shapes is None and solver_net:
+            self._note_shapes(net, definition)
+        return net
+
+    def _discover(self) -> None:
+        """Make sure that there are values and shapes: build the nets of both phases, once."""
+        if self._shapes is not None:
+            return
+        self._shapes = {}
+        for phase in (TRAIN, TEST):
+            definition = self.define("train" if phase == TRAIN else "test")
+            missing = [name for t, name in definition.names.items() if t not in self._shapes]
+            present = {name for layer in definition.param.layer for name in layer.top}
+            if phase == TEST and not present.intersection(missing) and self._values:
+                break
+            try:
+                with self.settings():
+                    net = self.build(definition, phase, ExecutionContext((self.seed, 0)))
+            except BaseException:
+                self._shapes = None
+                raise
+            self._note_shapes(net, definition)
+
+    def _note_shapes(self, net: ModelNet, definition: Definition) -> None:
+        if self._shapes is None:
+            self._shapes = {}
+        for top, name in definition.names.items():
+            if name in net.blobs:
+                self._shapes.setdefault(top, net.blobs[name].shape)
+
+    def shape_of(self, top: Top) -> tuple[int, ...]:
+        self._discover()
+        assert self._shapes is not None
+        if top not in self._shapes:
+            raise ModelError(f"'{top.name}' ({top.layer.place}) is in no net of the model")
+        return self._shapes[top]
+
+    def run(
+        self,
+        net: ModelNet | Top | Sequence[Top],
+        feed: Mapping[Top, Any] | None = None,
+        phase: str | int = "test",
+    ) -> Any:
+        """Arrays of outputs: of a net, or of a top (a list of tops), for which the net is found by itself.
+
+        feed: {top: array}; what stands below these tops is not run. One array, or a tuple of them; they are
+        copies. phase: for tops.
+        """
+        if not isinstance(net, ModelNet):
+            outputs = (net,) if isinstance(net, Top) else tuple(net)
+            key = (outputs, tuple(feed or ()), phase)
+            if key not in self._run_nets:
+                self._run_nets[key] = self.net(phase, outputs, tuple(feed or ()))
+            net = self._run_nets[key]
+        result = net(dict(feed)) if feed else net()
+        return tuple(np.array(r) for r in result) if isinstance(result, tuple) else np.array(result)
+
+    @contextmanager
+    def settings(self) -> Iterator[None]:
+        """The model's device and engine, for nets that are built within."""
+        mode, device = context.mode(), context.device()
+        engine = os.environ.get("CAFFE_ENGINE")
+        try:
+            if self.device is not None:
+                gpu, ordinal = _device(self.device)
+                (context.set_mode_gpu if gpu else context.set_mode_cpu)()
+                context.set_device(ordinal)
+            if self.engine is not None:
+                os.environ["CAFFE_ENGINE"] = self.engine
+            yield
+        finally:
+            if self.device is not None:
+                (context.set_mode_gpu if mode == context.GPU else context.set_mode_cpu)()
+                context.set_device(device)
+            if self.engine is not None:
+                os.environ.pop("CAFFE_ENGINE", None)
+                if engine is not None:
+                    os.environ["CAFFE_ENGINE"] = engine
+
+    # -- training -------------------------------------------------------------------------------------
+
+    def minimize(
+        self,
+        loss: Top | Mapping[Top, float] | Iterable[Top] | None = None,
+        type: str = "SGD",
+        *,
+        base_lr: float | None = None,
+        **fields: Any,
+    ) -> Minimizer:
+        """Say how to train: the objective, the solver's type, and fields of SolverParameter (momentum,
+        weight_decay, lr_policy ("fixed" by default), gamma, iter_size, clip_gradients ...).
+
+        loss: a top, several, or {top: weight}; None for the losses as they are. Parameters keep their values;
+        a training that was under way ends. Raises ModelError, NetSpecError for unknown fields, SolverError
+        for an unknown type.
+        """
+        if base_lr is not None:
+            fields["base_lr"] = base_lr
+        self._minimizer = training.minimizer(self, loss, type, fields)
+        return self._minimizer
+
+    @property
+    def minimizer(self) -> Minimizer:
+        """What minimize has said last. Raises ModelError when it was not called."""
+        if self._minimizer is None:
+            raise ModelError(
+                "the model does not know how to train: call m.minimize(loss, 'SGD', base_lr=...)"
+            )
+        return self._minimizer
+
+    def fit(
+        self,
+        iterations: int,
+        *,
+        test_every: int = 0,
+        test_batches: int | None = None,
+        display: int | None = None,
+        snapshot: int = 0,
+        snapshot_prefix: str = "",
+        resume: str = "",
+        callbacks: Iterable[SolverCallback] = (),
+        progress: bool | None = None,
+    ) -> History:
+        """Train for so many iterations, exactly as `caffe train` does; called again, it goes on.
+
+        test_every: test after so many iterations, and at the beginning and end; test_batches: how many
+        batches (default: the test data once). display: log the loss this often. snapshot: write one this
+        often, and at the end, under snapshot_prefix. resume: a .solverstate to go on from; then `iterations`
+        counts from the training's very beginning. progress: draw a bar (default: on a terminal).
+        Returns the curves of this call. Raises SolverError, SnapshotError and what nets raise.
+        """
+        return training.fit(
+            self,
+            iterations,
+            test_every=test_every,
+            test_batches=test_batches,
+            display=display,
+            snapshot=snapshot,
+            snapshot_prefix=snapshot_prefix,
+            resume=resume,
+            callbacks=callbacks,
+            progress=progress,
+        )
+
+    def count_test_batches(self) -> int:
+        """How many batches the test data have. Raises ModelError where nobody knows."""
+        counts = []
+        for call in self.layers:
+            if call in self.test_batches and (self.define_phase(call) in (None, TEST)):
+                ask = self.test_batches[call]
+                count = ask() if ask is not None else None
+                if count:
+                    counts.append(count)
+        if not counts:
+            raise ModelError("how many test batches there are is not known: give fit(..., test_batches=...)")
+        return min(counts)
+
+    @staticmethod
+    def define_phase(call: LayerCall) -> int | None:
+        """The one phase that a layer is for, or None."""
+        phases = {rule.phase for rule in call.definition.include if rule.HasField("phase")}
+        return phases.pop() if len(phases) == 1 else None
+
+    # -- files ----------------------------------------------------------------------------------------
+
+    def save(
+        self,
+        net: str | os.PathLike[str] = "",
+        weights: str | os.PathLike[str] = "",
+        solver: str | os.PathLike[str] = "",
+    ) -> None:
+        """Write plain files: `caffe train -solver <solver>` gives what m.fit gives, bit for bit.
+
+        net: the prototxt of all phases; arrays go into HDF5 files beside it. weights: a .caffemodel (or .h5)
+        with the parameters as they are. solver: the prototxt of the training, as minimize and fit have it.
+        Raises ModelError for data that only this program has.
+        """
+        files.save(self, str(net), str(weights), str(solver))
+
+    def __repr__(self) -> str:
+        return f"<caffe.model.Model '{self.name}': {len(self.layers)} layers>"
+
+
+def _stack() -> list[Model]:
+    if not hasattr(_ambient, "stack"):
+        _ambient.stack = []
+    return _ambient.stack
+
+
+def current() -> Model:
+    """The model of the innermost `with` block of this thread; without one, the process-wide default."""
+    if _stack():
+        return _stack()[-1]
+    if not _default:
+        _default.append(Model("default"))
+    return _default[0]
+
+
+def reset_default() -> None:
+    """Forget the process-wide default model: the next layer begins another."""
+    _default.clear()
+
+
+def _draw_seed() -> int:
+    seed, ordinal = context.next_net_seed()
+    return (seed + 0x9E3779B97F4A7C15 * ordinal) % 2**62
+
+
+def _device(text: str) -> tuple[bool, int]:
+    kind, _, number = text.partition(":")
+    if kind not in ("cpu", "gpu", "cuda") or (number and not number.isdigit()):
+        raise ModelError(f"device must be 'cpu', 'gpu' or 'gpu:<number>', not {text!r}")
+    return kind != "cpu", int(number or 0)
+
+
+def _blob_of(array: np.ndarray) -> Blob:
+    blob = Blob(array.shape)
+    blob.overwrite_cpu_data()[...] = array
+    return blob
