@@ -12,11 +12,11 @@ from conftest import use_gpu
 from engines.cuda import support
 from golden_vectors import Case
 
-# RNN and LSTM run step by step on the host so far; Python layers and data layers are the host's by nature.
+# Python layers and data layers are the host's by nature.
 ON_GPU = """AbsVal Accuracy BNLL BatchNorm BatchReindex Bias Clip Concat ContrastiveLoss Convolution Crop
-Deconvolution Dropout ELU Eltwise Embed EuclideanLoss Exp Filter Flatten Im2col InnerProduct LRN LSTMUnit Log
-MVN PReLU Pooling Power ReLU Reduction Reshape SPP Scale Sigmoid SigmoidCrossEntropyLoss Silence Slice Softmax
-SoftmaxWithLoss Split Swish TanH Threshold Tile""".split()
+Deconvolution Dropout ELU Eltwise Embed EuclideanLoss Exp Filter Flatten Im2col InnerProduct LRN LSTM LSTMUnit
+Log MVN PReLU Pooling Power RNN ReLU Reduction Reshape SPP Scale Sigmoid SigmoidCrossEntropyLoss Silence Slice
+Softmax SoftmaxWithLoss Split Swish TanH Threshold Tile""".split()
 
 
 @pytest.fixture(autouse=True)

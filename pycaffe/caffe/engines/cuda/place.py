@@ -108,6 +108,12 @@ class CudaPlace:
     def allocate(self, layout: int) -> Buffer:
         return Buffer(4 * layout)
 
+    def size(self, layout: int) -> int:
+        return 4 * layout
+
+    def capacity(self, buffer: Buffer) -> int:
+        return buffer.nbytes
+
     def from_host(self, host: np.ndarray, layout: int, buffer: Buffer) -> None:
         if layout == 0:
             return

@@ -11,6 +11,7 @@ from . import lstm_unit as lstm_unit
 from . import neurons as neurons
 from . import normalisation as normalisation
 from . import pooling as pooling
+from . import recurrent as recurrent
 from . import shapes as shapes
 from . import softmax as softmax
 from . import solvers as solvers
