@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,56 @@ def test_log_from_a_severity_on_and_into_files(
     caffe.log("into a file")
     assert capfd.readouterr().err == ""
     assert "into a file" in (tmp_path / "caffe.INFO").read_text()
+
+
+def test_underscored_names() -> None:
+    """Which other people's tools use all the same."""
+    Path("net.prototxt").write_text(
+        TINY + 'layer { name: "y" type: "Power" bottom: "x" top: "y" power_param { scale: 2 } }'
+    )
+    net = caffe.Net("net.prototxt", caffe.TEST)
+    net.blobs["x"].data[...] = 3
+    assert net._forward(0, 1) == 0
+    assert net.blobs["y"].data.tolist() == [6, 6]
+    net._backward(1, 0)
+    assert (net._inputs, net._outputs) == ([0], [1])
+    assert net._blobs[1] is net.blobs["y"] and net._blob_names == ["x", "y"]
+    assert (net._bottom_ids(1), net._top_ids(1)) == ([0], [1])
+
+
+def test_a_net_of_ones_own_with_a_solvers_weights() -> None:
+    Path("net.prototxt").write_text(
+        TINY
+        + 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 1 } }'
+    )
+    Path("solver.prototxt").write_text(
+        'net: "net.prototxt" base_lr: 1 lr_policy: "fixed" snapshot_prefix: "s"'
+    )
+    solver = caffe.get_solver("solver.prototxt")
+    net = caffe.Net("net.prototxt", caffe.TEST)
+    solver.share_weights(net)
+    solver.net.params["ip"][0].data[...] = 4
+    net.blobs["x"].data[...] = 1
+    assert net.forward()["y"].tolist() == [[4], [4]]
+
+
+def test_the_documentation_knows_every_name_and_a_test_of_it() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "docs" / "pycaffe.md").read_text()
+    rows = [row.split("|") for row in text.splitlines() if row.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"\w+", row[1])}
+    assert not [name for name in ORIGINAL if name not in named]
+    new = text.partition("New: ")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", new)) == set(OURS)
+    file = ""
+    for row in rows:
+        names = re.findall(r"`([^`]+)`", row[3])
+        assert names, row
+        for name in names:
+            path, _, function = name.partition("::")
+            file = path or file
+            assert (root / file).exists(), name
+            assert not function or f"def {function}(" in (root / file).read_text(), name
 
 
 # -- modules that are not worth a file of their own -------------------------------------------------------

@@ -333,6 +333,10 @@ class Solver:
                 i += 1
         return means
 
+    def share_weights(self, net: Net) -> None:
+        """Let a net of one's own use the parameters that are trained here."""
+        net.share_with(self.net)
+
     # -- snapshots ----------------------------------------------------------------------------------------
 
     def snapshot(self) -> str:
