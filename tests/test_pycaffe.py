@@ -193,8 +193,9 @@ def test_underscored_names() -> None:
 
 def test_a_net_of_ones_own_with_a_solvers_weights() -> None:
     Path("net.prototxt").write_text(
-        TINY
-        + 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 1 } }'
+        TINY.replace("dim: 2", "dim: 2 dim: 1")
+        + 'layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y"'
+        + "        inner_product_param { num_output: 1 } }"
     )
     Path("solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 1 lr_policy: "fixed" snapshot_prefix: "s"'
