@@ -182,6 +182,19 @@ def test_shim_makes_the_tree_that_scripts_expect(cli, tmp_path):
             [root / "build/examples" / f"{example}.bin", "--help"], capture_output=True, text=True, timeout=60
         )
         assert example.partition("/")[2] in done.stdout
+    (tmp_path / "net.prototxt").write_text('name: "n" input: "x" input_dim: 1')
+    for script, words in (
+        ("python/draw_net.py", ["net.prototxt", "net.dot"]),
+        ("python/classify.py", ["--help"]),
+        ("python/detect.py", ["--help"]),
+        ("python/train.py", ["--help"]),
+        ("tools/extra/parse_log.py", ["--help"]),
+        ("tools/extra/summarize.py", ["--help"]),
+    ):
+        argv = [sys.executable, root / script, *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "net.dot").is_file()
     code = f"import sys; sys.path.insert(0, {str(root / 'python')!r}); import caffe; print(caffe.__file__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert found.stdout.strip() == str(root / "python/caffe/__init__.py"), found.stderr

@@ -42,11 +42,22 @@ _EXAMPLES = {
 }
 
 
+# Python scripts of the original, likewise.
+_SCRIPTS = {
+    "python/classify.py": ["classify"],
+    "python/detect.py": ["detect"],
+    "python/draw_net.py": ["draw_net"],
+    "python/train.py": ["train"],
+    "tools/extra/parse_log.py": ["log", "parse"],
+    "tools/extra/summarize.py": ["net", "summary"],
+}
+
+
 @click.command("shim")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 def command(folder: Path) -> None:
-    """Write build/tools, build/examples, the same in .build_release, and python/caffe below FOLDER, all
-    pointing at this installation of Python and pycaffe.
+    """Write build/tools, build/examples, the same in .build_release, python/caffe, and scripts such as
+    python/draw_net.py below FOLDER, all pointing at this installation of Python and pycaffe.
 
     Scripts that say $CAFFE_ROOT/build/tools/caffe, or put $CAFFE_ROOT/python on Python's path, work with
     FOLDER as CAFFE_ROOT. Files of another Caffe are never overwritten.
@@ -55,7 +66,7 @@ def command(folder: Path) -> None:
         write(folder)
     except OSError as error:
         raise CaffeError(f"cannot write {error.filename or folder}: {error.strerror}") from error
-    click.echo(f"Wrote build, .build_release and python/caffe. CAFFE_ROOT={folder.resolve()}")
+    click.echo(f"Wrote build, .build_release, python and tools/extra. CAFFE_ROOT={folder.resolve()}")
 
 
 def write(folder: Path) -> None:
@@ -72,6 +83,8 @@ def write(folder: Path) -> None:
             _write_programs(build / "tools" / name, command)
         for example, name in _EXAMPLES.items():
             _write_programs(build / "examples" / example / name, name)
+    for script, words in _SCRIPTS.items():
+        _write_script(folder / script, words)
 
 
 def _write_programs(path: Path, command: str) -> None:
@@ -80,11 +93,25 @@ def _write_programs(path: Path, command: str) -> None:
         _write_program(spelled, command)
 
 
+def _write_script(path: Path, command: list[str]) -> None:
+    """A Python script, which gives way to the interpreter of this installation."""
+    argv = [sys.executable, "-P", "-m", "caffe_tools", *command]
+    _write(
+        path,
+        f"#!/usr/bin/env python3\n{_MARK}\nimport os, sys\nos.execv({argv[0]!r}, {argv!r} + sys.argv[1:])\n",
+    )
+
+
 def _write_program(path: Path, command: str) -> None:
     """A shell script; -P keeps a folder `caffe` in the working directory from being taken for the package."""
+    python = shlex.quote(sys.executable)
+    _write(path, f'#!/bin/sh\n{_MARK}\nexec {python} -P -m caffe_tools {command} "$@"\n')
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     ours = os.path.lexists(path) and not path.is_symlink() and _MARK in path.read_text(errors="replace")
     if os.path.lexists(path) and not ours:
         raise CaffeError(f"{path} exists and is not of this command's making; choose another folder")
-    python = shlex.quote(sys.executable)
-    path.write_text(f'#!/bin/sh\n{_MARK}\nexec {python} -P -m caffe_tools {command} "$@"\n')
+    path.write_text(text)
     path.chmod(0o755)
