@@ -261,6 +261,7 @@ class BaseConvolution(Layer):
     transposed = False  # the top, not the bottom, is the image under the window
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.convolution_param
         self.axis = self.canonical_axis(param.axis, bottom[0])
         self.spatial_axes = bottom[0].num_axes - self.axis - 1

@@ -58,6 +58,7 @@ class RecurrentLayer(Layer):
     # -- set-up -------------------------------------------------------------------------------------
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.recurrent_param
         if param.num_output == 0:
             raise self.error("recurrent_param.num_output must be positive")

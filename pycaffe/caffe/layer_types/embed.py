@@ -31,6 +31,7 @@ class EmbedLayer(Layer):
     exact_num_top = 1
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.embed_param
         self.num_output, self.input_dim, self.bias_term = param.num_output, param.input_dim, param.bias_term
         if self.num_output < 1:

@@ -29,6 +29,7 @@ class Im2colLayer(Layer):
     exact_num_top = 1
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         self.axis = self.canonical_axis(self.layer_param.convolution_param.axis, bottom[0])
         self.spatial_axes = bottom[0].num_axes - self.axis - 1
         self.window = read_window(self, self.spatial_axes)

@@ -32,6 +32,7 @@ class InnerProductLayer(Layer):
     exact_num_top = 1
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.inner_product_param
         self.num_output, self.bias_term, self.transpose = param.num_output, param.bias_term, param.transpose
         if self.num_output < 1:

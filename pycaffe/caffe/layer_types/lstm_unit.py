@@ -32,6 +32,7 @@ class LSTMUnitLayer(Layer):
         return bottom_index != 2
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         self.gates = self.squashed = np.empty(0)
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -57,6 +57,7 @@ class PoolingLayer(Layer):
     # -- parameters and shapes --------------------------------------------------------------------
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.pooling_param
         self.method: int = param.pool
         if len(top) > 1 and self.method != MAX:

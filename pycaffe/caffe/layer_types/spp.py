@@ -32,6 +32,7 @@ class SPPLayer(Layer):
     exact_num_top = 1
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.refuse_in_place(bottom, top)
         param = self.layer_param.spp_param
         if param.pyramid_height < 1:
             raise self.error(f"pyramid_height (={param.pyramid_height}) must be at least 1")
