@@ -23,6 +23,12 @@ def test_formula_and_gradient(rng, shape):
     check_gradient(TYPE, p, labels)
 
 
+def test_certainty_costs_nothing():
+    layer, bottom, top = support.build(TYPE, [[0.0, 1.0]], [1])
+    loss = support.forward(layer, bottom, top)[0]
+    assert loss == 0 and not np.signbit(loss)  # logs say 0, not -0
+
+
 def test_small_probabilities_count_as_1e_20():
     layer, bottom, top = support.build(TYPE, [[0.0, 1.0]], [0])
     assert support.forward(layer, bottom, top)[0] == pytest.approx(-math.log(1e-20))

@@ -91,7 +91,7 @@ class InfogainLossLayer(SoftmaxClassLoss):
         self._rows = np.moveaxis(matrix[self._labels.reshape(self._scores.labels_shape)], -1, 1)
         gain = self._rows * np.log(np.maximum(self._prob, _FLOOR))
         self.zero_ignored(gain)
-        top[0].overwrite_cpu_data()[...] = -gain.sum() / self.divisor
+        top[0].overwrite_cpu_data()[...] = (0 - gain.sum()) / self.divisor  # 0, not -0
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)

@@ -27,7 +27,8 @@ class MultinomialLogisticLossLayer(ItemClassLoss):
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         likelihood = bottom[0].cpu_data().reshape(-1)[self.read_index(bottom[1])]
-        top[0].overwrite_cpu_data()[...] = -np.log(np.maximum(likelihood, _FLOOR)).sum() / max(self._num, 1)
+        total = 0 - np.log(np.maximum(likelihood, _FLOOR)).sum()  # 0, not -0
+        top[0].overwrite_cpu_data()[...] = total / max(self._num, 1)
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)

@@ -47,7 +47,9 @@ class SoftmaxWithLossLayer(SoftmaxClassLoss):
         likelihood = np.maximum(self._prob.reshape(-1)[self._index], _FLOOR)
         if self._counted is not None:
             likelihood = likelihood[self._counted]
-        top[0].overwrite_cpu_data()[...] = -np.log(likelihood, out=likelihood).sum() / self.divisor
+        # From 0: a loss of nothing is 0, not -0.
+        total = 0 - np.log(likelihood, out=likelihood).sum()
+        top[0].overwrite_cpu_data()[...] = total / self.divisor
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         self.refuse_label_gradient(propagate_down)
