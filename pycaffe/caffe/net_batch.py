@@ -32,9 +32,10 @@ def feed(net: Net, which: str, arrays: Mapping[str, Any], names: list[str]) -> N
         target = blob.data if which == "data" else blob.diff
         try:
             target[...] = array
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise NetError(
-                f"'{name}' has shape {blob.shape}; an array of shape {array.shape} does not fit"
+                f"'{name}' has shape {blob.shape} and holds {blob.dtype}; an array of shape {array.shape} "
+                f"does not fit, or its values do not ({array.dtype})"
             ) from error
 
 
