@@ -359,6 +359,8 @@ def test_constructor_forms(tmp_path: Path) -> None:
         caffe.Net("n.prototxt")
     with pytest.raises(NetError, match="phase must be"):
         caffe.Net("n.prototxt", 7)
+    for phase in (True, 1.0, np.int64(1)):
+        assert caffe.Net("n.prototxt", phase).phase == caffe.TEST
 
 
 def test_level_and_stage_choose_layers() -> None:
@@ -397,6 +399,9 @@ def test_feeding_wrong_things() -> None:
         net.forward(x=np.zeros((3, 3)), t=np.zeros((2, 2)))
     with pytest.raises(NetError, match="does not fit"):
         net.forward(x=np.zeros((2, 4)), t=np.zeros((2, 2)))
+    for what in ("a", object()):
+        with pytest.raises(NetError, match="or its values do not .object."):
+            net.forward(x=np.full((2, 3), what, object), t=np.zeros((2, 2)))
     with pytest.raises(NetError, match="Unknown blob 'ip3'; did you mean"):
         net.forward(["ip3"])
     with pytest.raises(NetError, match="Unknown layer 'ipp'"):

@@ -146,7 +146,7 @@ class Net(NetNames):
             upgrade_net(param, "NetParameter")
         else:
             param = read_net_upgraded(str(model))
-        param.state.phase = phase  # type: ignore[assignment]
+        param.state.phase = int(phase)  # type: ignore[assignment]
         if level is not None:
             param.state.level = level
         if stages is not None:
