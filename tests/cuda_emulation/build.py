@@ -88,7 +88,7 @@ def build() -> Path:
         soname = f"-Wl,-soname,lib{name}"
         _run("g++", "-O2", "-fPIC", "-shared", soname, "-o", target, source, "-L", folder / "lib", "-lcuda")
     script = folder / "bin" / "nvcc"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/nvcc.py" "$@"\n')
+    script.write_text('#!/bin/sh\nexec "$EMULATED_NVCC_PYTHON" "$EMULATED_NVCC" "$@"\n')
     script.chmod(0o755)
     if not (folder / "python" / "pycuda").is_dir():
         _pycuda(folder, root)

@@ -50,7 +50,12 @@ def activate() -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """What a process of its own needs beside PYTHONPATH, to come onto the emulated GPU."""
-    return {"CAFFE_NVCC": str(folder / "bin" / "nvcc"), "EMULATED_NVCC_CACHE": str(folder / "kernels")}
+    return {
+        "CAFFE_NVCC": str(folder / "bin" / "nvcc"),
+        "EMULATED_NVCC": str(Path(__file__).with_name("nvcc.py")),
+        "EMULATED_NVCC_PYTHON": sys.executable,
+        "EMULATED_NVCC_CACHE": str(folder / "kernels"),
+    }
 
 
 def process_environment() -> dict[str, str]:
