@@ -182,7 +182,7 @@ def test_shim_makes_the_tree_that_scripts_expect(cli, tmp_path):
             [root / "build/examples" / f"{example}.bin", "--help"], capture_output=True, text=True, timeout=60
         )
         assert example.partition("/")[2] in done.stdout
-    (tmp_path / "net.prototxt").write_text('name: "n" input: "x" input_dim: 1')
+    (tmp_path / "net.prototxt").write_text('name: "n" input: "x" input_shape { dim: 1 }')
     for script, words in (
         ("python/draw_net.py", ["net.prototxt", "net.dot"]),
         ("python/classify.py", ["--help"]),
