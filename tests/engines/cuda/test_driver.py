@@ -67,6 +67,18 @@ def test_an_uncaught_exception_ends_the_process_as_usual() -> None:
     assert "ValueError: mine" in done.stderr and "PyCUDA" not in done.stderr
 
 
+def test_nets_alive_at_the_end_disturb_nobody() -> None:
+    code = """
+net = caffe.Net(param, caffe.TEST)
+net.blobs["x"].data[...] = 1
+net.forward()
+solver_like = [net, net.blobs["y"].data]
+print("done")
+"""
+    done = support.run_python(NET + code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
 def test_threads_of_their_own() -> None:
     code = """
 results = []
