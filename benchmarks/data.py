@@ -1,6 +1,6 @@
 """How fast images come out of databases: the Data layer beside plain reads, plain decoding, and torch.
 
-    scripts/bench data [raw|jpeg|training] [--images 1024] [--rounds 7]
+    scripts/bench data [raw|jpeg|training] [--images 2048] [--rounds 7]
 
 raw: Datums of 3 x 256 x 256 bytes, cropped at random to 227, mirrored, less a mean image. Beside a read of
 the same bytes through the lmdb package, and torch's DataLoader with two workers over the same LMDB doing
@@ -188,7 +188,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(kinds)} (default: all)")
-    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     print(harness.machine())

@@ -80,11 +80,12 @@ class Source(ABC):
 class Places(Source):
     """A stream whose items are found by their place: reading gives the batch's places, as a range.
 
+    entries: None where items do not repeat.
     With several ranks, rank r reads places r, r + num_ranks, r + 2 num_ranks ...
     """
 
-    def __init__(self, about: str, entries: int, batch_size: int, rank: int = 0, num_ranks: int = 1):
-        self.about, self.entries, self._count = about, entries, entries
+    def __init__(self, about: str, entries: int | None, batch_size: int, rank: int = 0, num_ranks: int = 1):
+        self.about, self.entries = about, entries
         self._batch_size, self._rank, self._num_ranks = batch_size, rank, num_ranks
         self._position = 0
 
@@ -96,7 +97,7 @@ class Places(Source):
         self._position += self._batch_size * self._num_ranks
         places = range(first, self._position + self._rank, self._num_ranks)
         batch.first, batch.last, batch.position = first, places[-1], self._position
-        batch.epoch = first // self._count
+        batch.epoch = first // self.entries if self.entries else 0
         return places
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from ..layer import Layer
 from ..prefetch import Prefetcher
 from ..random_streams import Stream
 from ._ranks import common_seed, share
+
+log = logging.getLogger("caffe.data")
 
 
 class PrefetchingLayer(Layer):
@@ -29,6 +32,7 @@ class PrefetchingLayer(Layer):
 
     _reader: Prefetcher
     _shape: tuple[int, ...]
+    _epoch: int | None = 0  # of the last batch; None where the next one may be of any
 
     def check_positive(self, param: Any, param_name: str, *fields: str) -> None:
         """Raises LayerError for a field of 0."""
@@ -51,6 +55,9 @@ class PrefetchingLayer(Layer):
     def named(self, error: DataError) -> DataError:
         return DataError(f"layer '{self.name}' ({self.type}): {error}")
 
+    def log_size(self) -> None:
+        log.info("output data size: %s", ",".join(map(str, self._shape)))
+
     def reseed(self) -> None:
         """Take up the net's present seed; the reader's threads have ended."""
         raise NotImplementedError
@@ -65,6 +72,10 @@ class PrefetchingLayer(Layer):
             batch = self._reader.next_batch()
         except DataError as error:
             raise self.named(error) from error
+        if batch.epoch != self._epoch:
+            if self._epoch is not None:
+                log.info("Restarting data prefetching from start.")
+            self._epoch = batch.epoch
         if batch.data.shape != self._shape:
             self._shape = batch.data.shape
             self.reshape(bottom, top)
@@ -95,6 +106,7 @@ class PrefetchingLayer(Layer):
     def seek(self, position: int) -> None:
         """Go on from this place, with the random numbers of the net's present seed."""
         self._reader.seek(position)
+        self._epoch = None
         self.reseed()
 
     def save_state(self) -> dict[str, Any]:

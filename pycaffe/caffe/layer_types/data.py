@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -17,6 +18,8 @@ from ..layer_registry import register_layer
 from ..prefetch import Batch
 from ..proto import caffe_pb2
 from ._prefetching import Draws, PrefetchingLayer
+
+log = logging.getLogger("caffe.data")
 
 
 @register_layer("Data")
@@ -54,7 +57,10 @@ class DataLayer(PrefetchingLayer):
                 skip=self.first_skip(param.rand_skip),
                 **self.share(),
             )
+            backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
+            log.info("Opened %s %s", backend, param.source)
             datum, self._shape = self._fill.look_at(reader.first_record(), param.batch_size)
+            self.log_size()
             if datum.encoded:  # decoding takes long, and lets other threads run
                 reader.threads = self.run.threads
         except DataError as error:

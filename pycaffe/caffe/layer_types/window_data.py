@@ -73,9 +73,9 @@ class WindowDataLayer(PrefetchingLayer):
             windows = read_window_file(param.source, param.fg_threshold, param.bg_threshold)
             self._log(windows)
             self._fill = _Fill(windows, param, transform, mean, Draws(self.run.seed, self.name))
-            total = len(windows.foreground) + len(windows.background)
+            # Windows are drawn with replacement: there is no end after which they repeat.
             self._reader = Prefetcher(
-                Places(f"the windows of '{param.source}'", total, param.batch_size, **self.share()),
+                Places(f"the windows of '{param.source}'", None, param.batch_size, **self.share()),
                 self._fill,
                 param.batch_size,
                 prefetch=self.layer_param.data_param.prefetch,
@@ -84,6 +84,7 @@ class WindowDataLayer(PrefetchingLayer):
         except DataError as error:
             raise self.named(error) from error
         self._shape = (param.batch_size, 3, size, size)
+        self.log_size()
 
     def _crop_size(self) -> int:
         size, pad = self.layer_param.transform_param.crop_size, self.layer_param.window_data_param.context_pad
@@ -139,11 +140,6 @@ class WindowDataLayer(PrefetchingLayer):
 
     def reseed(self) -> None:
         self._fill.draws = Draws(self.run.seed, self.name)
-
-    @property
-    def entries(self) -> None:
-        """Windows are drawn with replacement: there is no end after which they repeat."""
-        return None
 
 
 class _Fill:
