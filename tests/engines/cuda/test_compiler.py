@@ -85,6 +85,17 @@ def test_compile_errors_name_file_and_line(tmp_path: Path) -> None:
         compiler.cubin(source, source.read_text())
 
 
+def test_a_compiler_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from caffe.engines.cuda import compiler
+
+    monkeypatch.setenv("CAFFE_NVCC", "no/such/nvcc")
+    compiler._nvcc.cache_clear()
+    with pytest.raises(EngineError, match="CAFFE_NVCC=no/such/nvcc does not run"):
+        compiler._nvcc()
+    monkeypatch.undo()
+    compiler._nvcc.cache_clear()
+
+
 def _compile(source: Path, architecture: int, target: Path) -> str:
     command = [NVCC, "--cubin", "-O3", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v"]
     command += [f"-arch=sm_{architecture}", "-o", target, source]

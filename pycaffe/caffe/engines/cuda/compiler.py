@@ -168,14 +168,21 @@ def _cache_folder() -> Path:
 @cache
 def _nvcc() -> tuple[str, str]:
     """nvcc's path and version. Raises EngineError with the cure."""
+    override = os.environ.get("CAFFE_NVCC", "")
     roots = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
-    candidates = [os.environ.get("CAFFE_NVCC", ""), *(f"{root}/bin/nvcc" for root in roots if root)]
-    candidates += [shutil.which("nvcc") or "", "/usr/local/cuda/bin/nvcc"]
+    usual = [
+        *(f"{root}/bin/nvcc" for root in roots if root),
+        shutil.which("nvcc"),
+        "/usr/local/cuda/bin/nvcc",
+    ]
+    candidates = [override] if override else usual
     for path in candidates:
         if path and os.access(path, os.X_OK):
             done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
             if done.returncode == 0:
                 return path, done.stdout.strip().splitlines()[-1]
+    if override:
+        raise EngineError(f"CAFFE_NVCC={override} does not run: it must be the path of nvcc")
     raise EngineError(
         "the GPU engine compiles its kernels with nvcc, which is not in PATH, CUDA_HOME/bin or "
         "/usr/local/cuda/bin: install the "
