@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import h5py
 import numpy as np
 import pytest
 
@@ -221,3 +223,50 @@ def test_a_net_without_its_data_takes_what_it_is_given() -> None:
 def test_a_shape_that_is_not_given_is_named() -> None:
     with pytest.raises(NetError, match=r"layer 'cifar': shapes lacks its top 'label' \(given: data\)"):
         models.without_data(train_val("cifar10_quick"), {"data": (1, 3, 32, 32)})
+
+
+# -- scripts that come with models --------------------------------------------------------------------------
+
+
+def run_script(name: str, script: str, *arguments: str) -> str:
+    command = [sys.executable, str(models.path(name, script)), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_logistic_regression_reads_what_its_script_makes() -> None:
+    run_script("logistic_regression", "make_data.py")
+    net = caffe.Net(str(models.path("logistic_regression", "train_val.prototxt")), caffe.TEST)
+    # The line that the classes were drawn by, from which 95 % to 97 % of them may be told.
+    direction = np.array([1, -1, 2, 0.5])
+    net.params["fc1"][0].data[...] = [-direction, direction]
+    accuracy = np.mean([float(net.forward()["accuracy"]) for _ in range(250)])
+    assert 0.95 < accuracy < 0.97
+
+
+def test_a_text_as_streams_of_characters() -> None:
+    Path("text.txt").write_text("To be, or not to be: that is the question…" * 600, encoding="utf-8")
+    run_script("char_rnn", "make_data.py", "text.txt")
+    with h5py.File("examples/char_rnn/train.h5") as file:
+        data, target, cont = (file[key][()] for key in ("data", "target", "cont"))
+    text = ("To be, or not to be: that is the question?" * 600)[: 25200 * 9 // 10]
+    steps = (len(text) - 1) // 32 // 50 * 50
+    assert data.shape == target.shape == cont.shape == (steps, 32)
+    assert "".join(map(chr, data.T.astype(int).ravel())) == text[: steps * 32]
+    assert "".join(map(chr, target.T.astype(int).ravel())) == text[1 : steps * 32 + 1]
+    assert (cont[0] == 0).all() and (cont[1:] == 1).all()
+    net = caffe.Net(str(models.path("char_rnn", "train_val.prototxt")), caffe.TRAIN)
+    assert float(net.forward()["loss"]) == pytest.approx(np.log(128), rel=0.02)
+
+
+def test_a_text_that_is_too_short() -> None:
+    Path("text.txt").write_text("short")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        run_script("char_rnn", "make_data.py", "text.txt")
+    assert "too few for 32 streams of 50 steps" in error.value.stderr
+
+
+def test_the_character_model_writes() -> None:
+    net = caffe.Net(str(models.path("char_rnn", "deploy.prototxt")), caffe.TEST)
+    net.params["predict"][1].data[ord("a")] = 100
+    net.save("a.caffemodel")
+    assert run_script("char_rnn", "sample.py", "a.caffemodel", "ban", "5") == "banaaaaa\n"

@@ -61,10 +61,10 @@ def files():
             momentum2=0.999,
             lr_policy="step",
             gamma=0.3,
-            stepsize=1500,
+            stepsize=500,
             clip_gradients=5,
             display=50,
-            max_iter=3000,
+            max_iter=1000,
             snapshot=1000,
         ),
     }
