@@ -164,6 +164,8 @@ class Fused:
     """
 
     fuses_backward = False
+    # Whether backward lets the bottoms' diffs borrow from the last step's top's.
+    lends_diffs = False
 
     def __init__(self, steps: Sequence[Any]):
         self.steps = list(steps)

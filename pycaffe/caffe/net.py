@@ -6,13 +6,14 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import Message
 
-from . import context, debug_info, kernels, net_batch, net_weights
+from . import context, debug_info, kernels, net_batch, net_memory, net_weights
 from .blob import Blob
 from .errors import CaffeError, LayerError, NetError, closest
 from .execution import ExecutionContext
@@ -23,7 +24,7 @@ from .net_names import NetNames
 from .net_source import NetSource
 from .net_wiring import LearnableParam, Wiring
 from .proto import caffe_pb2
-from .synced_mem import SyncedMem
+from .synced_mem import Pool, SyncedMem
 from .upgrade_proto import read_net_upgraded, upgrade_net
 
 log = logging.getLogger("caffe.net")
@@ -102,7 +103,9 @@ class Net(NetNames):
     .caffemodel or .h5, copied by layer name. level, stages: what include/exclude rules are matched
     against. allow_python: False refuses Python layers, which run code of the module that they name.
     source: the file that a NetParameter came from (or a NetSource), for error messages. run: the context of
-    a net that holds this one.
+    a net that holds this one. keep_blobs: False lets layers use each other's memory once nobody in the net
+    needs it: reading such a blob raises NetError, and the net runs forward only. keep_diffs (an attribute,
+    True): False does that for the gradients of blobs, parameters' not included, in whole backward passes.
 
     blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
     input. Gradients: backward() computes what a loss and a parameter to learn make necessary; the
@@ -121,6 +124,7 @@ class Net(NetNames):
         stages: Iterable[str] | None = None,
         weights: str | Path | None = None,
         allow_python: bool = True,
+        keep_blobs: bool = True,
         network_file: str | Path | None = None,
         run: ExecutionContext | None = None,
         source: str | NetSource = "",
@@ -151,7 +155,7 @@ class Net(NetNames):
             param.state.level = level
         if stages is not None:
             param.state.stage.extend(s for s in stages if s not in param.state.stage)
-        self.allow_python = allow_python
+        self.allow_python, self._keep_blobs, self._keep_diffs = allow_python, keep_blobs, True
         self._build(param, run)
         if weights is not None:
             for path in str(weights).split(","):
@@ -201,6 +205,9 @@ class Net(NetNames):
         self._planned: list[Kernel] = []
         self._plan: list[Step | kernels.Fused] = []
         self._plan_back: list[tuple[Sequence[int], Step | kernels.Fused]] = []
+        self._data_ends: net_memory.Ends = []
+        self._diff_ends: net_memory.Ends = []
+        self._pool = Pool()
         for step in self._steps:
             step.prepare(self.run)
         self._after_wiring()
@@ -217,11 +224,37 @@ class Net(NetNames):
         if kernels_now != self._planned:
             self._planned, self._plan = kernels_now, kernels.plan(self._steps)
             self._plan_back = self._backward_order()
+            self._plan_memory()
         if all(step.kernel.engine == kernels.REFERENCE for step in self._steps):
             self._mems = []
             return
         blobs = (*self._wiring.blobs, *(b for layer in self.layers for b in layer.blobs))
         self._mems = list(dict.fromkeys(m for b in blobs for m in (b.data_mem, b.diff_mem)))
+
+    def _plan_memory(self) -> None:
+        """What is given up on the way, in whole passes."""
+        names = {id(blob): name for name, blob in self.blobs.items()}
+        own = {blob for step in self._steps if not step.bottom for blob in step.top}
+        own |= {blob for step in self._steps for blob in step.losses}
+        own |= {self.blobs[name] for name in self.outputs}
+        own |= {blob for layer in self.layers for blob in layer.blobs}
+        if not self._keep_blobs:
+            keep = [blob.data_mem for blob in own]
+            self._data_ends = net_memory.data_ends(self._plan, names, keep, self._pool)
+        self._diff_ends = []
+        if not self._keep_diffs:
+            order = [runner for _, runner in self._plan_back]
+            keep = [blob.diff_mem for blob in own]
+            self._diff_ends = net_memory.diff_ends(order, names, keep, self._pool)
+
+    @property
+    def keep_diffs(self) -> bool:
+        return self._keep_diffs
+
+    @keep_diffs.setter
+    def keep_diffs(self, keep: bool) -> None:
+        self._keep_diffs = bool(keep)
+        self._plan_memory()
 
     def _backward_order(self) -> list[tuple[Sequence[int], Step | kernels.Fused]]:
         """Of a whole backward pass, what runs and which steps that covers, last step first."""
@@ -278,8 +311,10 @@ class Net(NetNames):
                 for step in self._plan:
                     if isinstance(step, kernels.Fused):
                         step.begin()
-                for step in self._plan:
-                    loss += step.forward(run)
+                for step, ends in zip_longest(self._plan, self._data_ends, fillvalue=()):
+                    loss += step.forward(run)  # type: ignore[union-attr]
+                    for mem, lost in ends:
+                        mem.give_up(lost)
             else:
                 for step in steps:
                     loss += step.forward(run)
@@ -298,6 +333,8 @@ class Net(NetNames):
     ) -> None:
         """Run layers start..end (inclusive, downwards). on_param_ready is called with each parameter
         as soon as its gradient is complete."""
+        if not self._keep_blobs:
+            raise NetError("this net was made with keep_blobs=False, so that it runs forward only")
         start = len(self._steps) - 1 if start is None else start
         run, needed, step = self.run, self._wiring.layer_need_backward, None
         for mem in self._mems:
@@ -309,7 +346,7 @@ class Net(NetNames):
             if isinstance(step, kernels.Fused):
                 step.begin_backward()
         try:
-            for indices, step in order:
+            for position, (indices, step) in enumerate(order):
                 i = indices[0]
                 if hooked:
                     self._call("before_backward", i)
@@ -323,6 +360,9 @@ class Net(NetNames):
                     for i in indices:
                         for param in self._first_user.get(i, ()):
                             on_param_ready(param)
+                if whole and self._diff_ends:
+                    for mem, lost in self._diff_ends[position]:
+                        mem.give_up(lost)
             if self.debug_info and start == len(self._steps) - 1 and end == 0:
                 debug_info.log_totals(self)
         except CaffeError as error:

@@ -49,6 +49,56 @@ class Place(Protocol):
         ...
 
 
+class RoomyPlace(Place, Protocol):
+    """A place whose buffers serve any layout that is not larger."""
+
+    def size(self, layout: Any) -> int:
+        """Bytes that a buffer of this layout needs."""
+        ...
+
+    def capacity(self, buffer: Any) -> int:
+        """Bytes that a buffer has."""
+        ...
+
+
+class Pool:
+    """Memory that arrays have given up, for others of the same pool: the host's, and that of roomy places."""
+
+    # A buffer so many times as large as needed is kept for something larger.
+    _WASTE = 4
+
+    def __init__(self) -> None:
+        self._buffers: list[tuple[Place, int, Any]] = []
+        self._host: list[np.ndarray] = []
+
+    def give(self, place: Place, buffer: Any) -> None:
+        if hasattr(place, "capacity"):
+            self._buffers.append((place, place.capacity(buffer), buffer))
+
+    def take(self, place: Place, layout: Any) -> Any:
+        """The smallest buffer that fits, or None."""
+        if not hasattr(place, "size"):
+            return None
+        needed = place.size(layout)
+        fits = [
+            (size, i)
+            for i, (where, size, _) in enumerate(self._buffers)
+            if where is place and needed <= size <= self._WASTE * needed
+        ]
+        return self._buffers.pop(min(fits)[1])[2] if fits else None
+
+    def give_host(self, memory: np.ndarray) -> None:
+        self._host.append(memory)
+
+    def take_host(self, size: int, dtype: np.dtype) -> np.ndarray | None:
+        fits = [
+            (memory.size, i)
+            for i, memory in enumerate(self._host)
+            if memory.dtype == dtype and size <= memory.size <= self._WASTE * size
+        ]
+        return self._host.pop(min(fits)[1]) if fits else None
+
+
 class _Exporter:
     """Owner of the memory behind arrays that users hold; lives exactly as long as any of them."""
 
@@ -101,6 +151,7 @@ class SyncedMem:
         "_lock",
         "_pending",
         "_dependents",
+        "pool",
         "version",
         "__weakref__",
     )
@@ -116,6 +167,7 @@ class SyncedMem:
         self._lock = threading.RLock()
         self._pending: Callable[[], None] | None = None
         self._dependents: set[weakref.ref[SyncedMem]] = set()
+        self.pool: Pool | None = None
         self.version = 0
 
     # -- the host ---------------------------------------------------------------------------------
@@ -203,6 +255,21 @@ class SyncedMem:
                 with mem._lock:
                     mem._compute()
 
+    def give_up(self, lost: Callable[[], None]) -> None:
+        """Leave the memory to the pool; whoever reads the values gets what lost() raises. Nothing happens
+        while a view lives."""
+        if self.pool is None or self.exporter() is not None:
+            return
+        with self._lock:
+            self._dependents.clear()
+            self.defer(lost)
+            for (place, _), buffer in self._copies.items():
+                self.pool.give(place, buffer)
+            self._copies.clear()
+            if self.host is not None:
+                self.pool.give_host(self.host)
+                self.host = None
+
     def release(self, sources: Iterable[SyncedMem]) -> None:
         """Sources may change from now on: what was deferred will not be asked for."""
         for source in sources:
@@ -224,7 +291,12 @@ class SyncedMem:
             raise ShapeError(
                 f"{self.size} numbers need {memory_text(needed)} of memory; there are {memory_text(limit)}"
             )
-        self.host = aligned_zeros(self.size, self.dtype)
+        pooled = self.pool.take_host(self.size, self.dtype) if self.pool is not None else None
+        if pooled is not None:
+            self.host = pooled
+            self.host[: self.size] = 0
+        else:
+            self.host = aligned_zeros(self.size, self.dtype)
 
     def _bring_home(self) -> None:
         with self._lock:
@@ -299,7 +371,10 @@ class SyncedMem:
         if buffer is None:
             if self.dtype != np.float32:
                 raise TypeError(f"place {key[0].name!r} takes float32 only, not {self.dtype}")
-            buffer = self._copies[key] = key[0].allocate(key[1])
+            buffer = self.pool.take(*key) if self.pool is not None else None
+            if buffer is None:
+                buffer = key[0].allocate(key[1])
+            self._copies[key] = buffer
         return buffer
 
     def _convert_within(self, key: tuple[Place, Any], buffer: Any) -> bool:

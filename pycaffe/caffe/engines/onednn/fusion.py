@@ -200,6 +200,7 @@ class FusedSum(_Group):
     """Eltwise's sum of two, and ReLU. Backward, each bottom's diff is the top's: lent, not copied."""
 
     fuses_backward = True
+    lends_diffs = True
 
     def prepare(self, run: ExecutionContext) -> bool:
         total, relu = self.steps

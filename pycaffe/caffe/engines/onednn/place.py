@@ -53,6 +53,12 @@ class OneDNNPlace:
     def allocate(self, layout: MemoryDesc) -> Buffer:
         return Buffer(max(layout.nbytes, 4))
 
+    def size(self, layout: MemoryDesc) -> int:
+        return max(layout.nbytes, 4)
+
+    def capacity(self, buffer: Buffer) -> int:
+        return buffer.bytes.size
+
     def from_host(self, host: np.ndarray, layout: MemoryDesc, buffer: Buffer) -> None:
         self.counts["from_host"] += 1
         self._reorder(plain(layout.shape), host.ctypes.data, layout, buffer.address)

@@ -1,0 +1,75 @@
+"""Which memory of a net is free when: for nets that keep no blobs, and for gradients in training.
+
+Blobs are followed by their memory, since aliases (splits, layers in place) share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .errors import NetError
+from .kernels import Fused
+from .synced_mem import Pool, SyncedMem
+
+# What is given up after each position of a pass.
+Ends = list[list[tuple[SyncedMem, Callable[[], None]]]]
+
+
+class _Lost:
+    """Raised for whoever reads what was given up."""
+
+    def __init__(self, message: str):
+        self._message = message
+
+    def __call__(self) -> None:
+        raise NetError(self._message)
+
+
+def data_ends(runners: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool) -> Ends:
+    """For a forward pass. names: of blobs, by id. keep: what must stay."""
+    kept, last = set(keep), {}
+    for position, runner in enumerate(runners):
+        for blob in _blobs(runner):
+            if blob.data_mem not in kept:
+                last[blob.data_mem] = (position, names.get(id(blob), "?"))
+    words = (
+        "the memory of blob '{0}' is used by other layers: the net was made with keep_blobs=False. Make it "
+        "without, or hold `net.blobs['{0}'].data` from before the forward pass"
+    )
+    return _ends(len(runners), last, words, pool)
+
+
+def diff_ends(order: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool) -> Ends:
+    """For a backward pass in this order of runners."""
+    kept, last = set(keep), {}
+    for position, runner in enumerate(order):
+        for blob in _blobs(runner):
+            if blob.diff_mem not in kept:
+                last[blob.diff_mem] = (position, names.get(id(blob), "?"))
+    for runner in order:
+        if isinstance(runner, Fused) and runner.lends_diffs:
+            lender = runner.steps[-1].top[0].diff_mem
+            borrowers = [b.diff_mem for b in runner.steps[0].bottom if b.diff_mem in last]
+            if lender in last and borrowers:
+                end = max(last[mem][0] for mem in borrowers)
+                last[lender] = (max(end, last[lender][0]), last[lender][1])
+    words = (
+        "the gradient of blob '{0}' was given up to save memory, since the net's keep_diffs is False. Set it "
+        "to True, or hold `net.blobs['{0}'].diff` from before the backward pass"
+    )
+    return _ends(len(order), last, words, pool)
+
+
+def _blobs(runner: Any) -> Iterable[Any]:
+    for step in runner.steps if isinstance(runner, Fused) else (runner,):
+        yield from step.bottom
+        yield from step.top
+
+
+def _ends(count: int, last: dict[SyncedMem, tuple[int, str]], words: str, pool: Pool) -> Ends:
+    ends: Ends = [[] for _ in range(count)]
+    for mem, (position, name) in last.items():
+        mem.pool = pool
+        ends[position].append((mem, _Lost(words.format(name))))
+    return ends

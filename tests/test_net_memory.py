@@ -1,0 +1,107 @@
+"""Nets that keep no blobs, training without gradients of blobs: right numbers or an error, less memory."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from google.protobuf import text_format
+
+import caffe
+from caffe.errors import NetError
+from caffe.proto import caffe_pb2
+
+INPUT = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 16 dim: 8 dim: 8 } } }
+"""
+BLOCK = """
+layer {{ name: "c{0}" type: "Convolution" bottom: "{1}" top: "c{0}"
+        convolution_param {{ num_output: 16 kernel_size: 3 pad: 1 weight_filler {{ type: "msra" }} }} }}
+layer {{ name: "r{0}" type: "ReLU" bottom: "c{0}" top: "c{0}" }}
+"""
+SUM = """
+layer { name: "sum" type: "Eltwise" bottom: "c2" bottom: "c5" top: "sum" }
+layer { name: "rs" type: "ReLU" bottom: "sum" top: "sum" }
+"""
+LOSS = """
+layer { name: "loss" type: "Reduction" bottom: "sum" top: "loss" loss_weight: 1
+        reduction_param { operation: SUMSQ } }
+"""
+DEEP = INPUT + "".join(BLOCK.format(i, f"c{i - 1}" if i else "x") for i in range(6)) + SUM
+
+
+def net_of(text: str, phase: int, **kwargs) -> caffe.Net:
+    caffe.set_random_seed(2)
+    return caffe.Net(text_format.Parse(text, caffe_pb2.NetParameter()), phase, **kwargs)
+
+
+def held(net: caffe.Net, which: str) -> int:
+    """Bytes that the memory of the net's blobs takes, each buffer once."""
+    found = {}
+    for blob in net._wiring.blobs:
+        mem = blob.data_mem if which == "data" else blob.diff_mem
+        if mem.host is not None:
+            found[mem.host.ctypes.data] = mem.host.nbytes
+        for (place, _), buffer in mem._copies.items():
+            found[id(buffer)] = place.capacity(buffer) if hasattr(place, "capacity") else buffer.cells.nbytes
+    return sum(found.values())
+
+
+def test_a_net_without_blobs(engine: str, rng: np.random.Generator) -> None:
+    plain, frugal = net_of(DEEP, caffe.TEST), net_of(DEEP, caffe.TEST, keep_blobs=False)
+    for _ in range(3):
+        x = rng.standard_normal((2, 16, 8, 8))
+        for net in (plain, frugal):
+            net.blobs["x"].data[...] = x
+        assert np.allclose(frugal.forward()["sum"], plain.forward()["sum"], atol=1e-6)
+    assert held(frugal, "data") < held(plain, "data")
+    with pytest.raises(NetError, match=r"the memory of blob 'c1' is used by other layers.*keep_blobs=False"):
+        _ = frugal.blobs["c1"].data
+    with pytest.raises(NetError, match="runs forward only"):
+        frugal.backward()
+
+
+def test_a_view_that_is_held_keeps_its_blob(engine: str, rng: np.random.Generator) -> None:
+    plain, frugal = net_of(DEEP, caffe.TEST), net_of(DEEP, caffe.TEST, keep_blobs=False)
+    view = frugal.blobs["c1"].data
+    for _ in range(2):
+        x = rng.standard_normal((2, 16, 8, 8))
+        for net in (plain, frugal):
+            net.blobs["x"].data[...] = x
+            net.run_forward()
+        assert np.allclose(view, plain.blobs["c1"].data, atol=1e-6)
+
+
+def test_a_frugal_net_takes_other_batches(engine: str, rng: np.random.Generator) -> None:
+    plain, frugal = net_of(DEEP, caffe.TEST), net_of(DEEP, caffe.TEST, keep_blobs=False)
+    for n in (1, 4, 2):
+        x = rng.standard_normal((n, 16, 8, 8))
+        for net in (plain, frugal):
+            net.blobs["x"].reshape(*x.shape)
+            net.blobs["x"].data[...] = x
+            net.run_forward()
+        assert np.allclose(frugal.blobs["sum"].data, plain.blobs["sum"].data, atol=1e-6)
+
+
+def test_training_without_the_gradients_of_blobs(engine: str, rng: np.random.Generator) -> None:
+    plain, frugal = net_of(DEEP + LOSS, caffe.TRAIN), net_of(DEEP + LOSS, caffe.TRAIN)
+    frugal.keep_diffs = False
+    for _ in range(2):
+        x = rng.standard_normal((2, 16, 8, 8))
+        for net in (plain, frugal):
+            net.blobs["x"].data[...] = x
+            net.clear_param_diffs()
+            net.run_forward()
+            net.run_backward()
+        gc.collect()
+        for ours, theirs in zip(frugal.learnable, plain.learnable, strict=True):
+            assert np.allclose(ours.blob.diff, theirs.blob.diff, atol=1e-3, rtol=1e-4)
+    assert held(frugal, "diff") < held(plain, "diff")
+    with pytest.raises(NetError, match="the gradient of blob 'c3' was given up"):
+        _ = frugal.blobs["c3"].diff
+    frugal.keep_diffs = True
+    for net in (plain, frugal):
+        net.run_forward()
+        net.run_backward()
+    assert np.allclose(frugal.blobs["c3"].diff, plain.blobs["c3"].diff, atol=1e-4)
