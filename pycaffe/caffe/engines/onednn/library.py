@@ -70,7 +70,12 @@ class Library:
         self.call("dnnl_stream_create", ctypes.byref(self.stream), self.engine, 1)
         self.isa: int = self.dll.dnnl_get_effective_cpu_isa()
         self.channel_block = 16 if self.isa & 32 else 8
-        self.execute: Any = self.dll.dnnl_primitive_execute
+        self.execute: Any = self._first_execute
+
+    def _first_execute(self, *arguments: Any) -> int:
+        """Only now are there threads that a forked child would lack."""
+        self.execute = self.dll.dnnl_primitive_execute
+        return self.execute(*arguments)
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.dll, name)(*arguments)
@@ -111,14 +116,14 @@ def load() -> Library:
 
 def _after_fork() -> None:
     """OpenMP's threads do not come along into a forked child: running a primitive there would hang."""
-    if _library is not None:
+    if _library is not None and _library.execute is _library.dll.dnnl_primitive_execute:
         _library.execute = _refuse
 
 
 def _refuse(*arguments: Any) -> int:
     raise ForkError(
-        "this process was forked after oneDNN was loaded, and its threads did not come along: use the 'spawn' "
-        "start method of multiprocessing, or threads, or build the first net in the child"
+        "this process was forked after a net had run on oneDNN, whose threads did not come along: use the "
+        "'spawn' start method of multiprocessing, or threads, or run the first net in the child"
     )
 
 
