@@ -124,6 +124,8 @@ def test_blobprotos_of_both_ages() -> None:
     double = caffe_pb2.BlobProto(double_data=[0.1], shape={"dim": [1]})
     assert io.blobproto_to_array(double).tolist() == [0.1]
     assert io.blobproto_to_array(io.array_to_blobproto(np.float32(3))).shape == ()
+    with pytest.raises(ValueError, match=r"shape \(\) must hold 1 data, not 2"):
+        io.blobproto_to_array(caffe_pb2.BlobProto(data=[1, 2]))
     with pytest.raises(ShapeError, match=r"shape \(2, 3\) must hold 6 data, not 1"):
         io.blobproto_to_array(caffe_pb2.BlobProto(data=[1], shape={"dim": [2, 3]}))
 

@@ -27,13 +27,13 @@ from .proto import caffe_pb2 as caffe_pb2
 def blobproto_to_array(blob: caffe_pb2.BlobProto, return_diff: bool = False) -> np.ndarray:
     """The values (or, with return_diff, the gradient) of a BlobProto, float64, in its shape.
 
-    Raises ShapeError when there are not as many values as the shape says.
+    Raises BlobShapeError when there are not as many values as the shape says.
     """
     values = (blob.double_diff or blob.diff) if return_diff else (blob.double_data or blob.data)
     array, shape = np.array(values, np.float64), proto_shape(blob)
     if array.size != math.prod(shape):
         part = "diff" if return_diff else "data"
-        raise ShapeError(
+        raise BlobShapeError(
             f"a BlobProto of shape {shape} must hold {math.prod(shape)} {part}, not {array.size}"
         )
     return array.reshape(shape)
@@ -108,6 +108,10 @@ def datum_to_array(datum: caffe_pb2.Datum) -> np.ndarray:
             f"a Datum of shape {shape} must have {math.prod(shape)} values, not {values.size}"
         )
     return values.reshape(shape)
+
+
+class BlobShapeError(ShapeError, ValueError):
+    """A BlobProto whose amount of data is not that of its shape."""
 
 
 class DatumShapeError(DataError, ValueError):
