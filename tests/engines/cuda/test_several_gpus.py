@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ SOLVER = """
 base_lr: 0.05 momentum: 0.9 weight_decay: 0.001 lr_policy: "fixed" random_seed: 3
 snapshot_prefix: "here" solver_mode: GPU iter_size: 2
 """
+LIMIT = 180  # seconds, on a machine that does much else
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +53,26 @@ def write(batch: int, extra: str = "max_iter: 6 display: 2") -> Path:
     return path
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running() -> Iterator[None]:
+    yield
+    for process in _started:
+        process.kill()
+        process.wait()
+    _started.clear()
+
+
 def start(*words: str, **environment: str) -> subprocess.Popen[str]:
     variables = {**os.environ, **emulation.process_environment(), "EMULATED_CUDA_DEVICES": "2", **environment}
     variables.pop("CAFFE_ENGINE", None)
     paths = [str(support.REPOSITORY / "pycaffe"), str(support.REPOSITORY / "tools"), variables["PYTHONPATH"]]
     variables["PYTHONPATH"] = os.pathsep.join(paths)
     command = [sys.executable, "-m", "caffe_tools", *words]
-    return subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
+    _started.append(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True))
+    return _started[-1]
 
 
 def weights(path: str) -> list[np.ndarray]:
@@ -69,7 +84,7 @@ def weights(path: str) -> list[np.ndarray]:
 def test_two_ranks_are_one_process_with_the_double_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build.built()
     done = start("train", "-solver", str(write(8)), "-gpu", "0,1")
-    said = done.communicate(timeout=40)[1]
+    said = done.communicate(timeout=LIMIT)[1]
     assert done.returncode == 0, said
     two = weights("here_iter_6.caffemodel")
     monkeypatch.setenv("CAFFE_ENGINE", "reference")
@@ -84,14 +99,14 @@ def test_two_ranks_are_one_process_with_the_double_batch(monkeypatch: pytest.Mon
 
 def test_all_devices_by_name() -> None:
     done = start("train", "-solver", str(write(2, "max_iter: 2 display: 1")), "-gpu", "all")
-    said = done.communicate(timeout=40)[1]
+    said = done.communicate(timeout=LIMIT)[1]
     assert done.returncode == 0, said
     assert "Use GPUs 0, 1" in said
 
 
 def test_a_rank_that_fails_ends_them_all() -> None:
     done = start("train", "-solver", str(write(2, "max_iter: 100000 display: 1")), "-gpu", "0,7")
-    said = done.communicate(timeout=40)[1]
+    said = done.communicate(timeout=LIMIT)[1]
     assert done.returncode == 1
     assert "there is no GPU 7" in said and "rank 1, on GPU 7, ended with status 1" in said
 
@@ -103,7 +118,7 @@ def test_ctrl_c_writes_a_snapshot_and_ends_all() -> None:
         if "Iteration 2 (" in line:
             break
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 0, said
     assert list(Path().glob("here_iter_*.solverstate"))
     assert _gone("caffe_tools"), "a rank has outlived rank 0"
