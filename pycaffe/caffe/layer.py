@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from .blob import Blob
-from .errors import LayerError
+from .errors import LayerError, ShapeError
+from .execution import memory_limit, memory_text
 from .proto import caffe_pb2
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ class Layer:
         """Append a parameter blob, filled by the filler (zeros without one)."""
         from .fillers import fill
 
-        blob = self.blobs.add_blob(*shape)
+        blob = Blob(shape)
+        self.check_memory(blob, f"parameter {len(self.blobs)}")
+        self.blobs.append(blob)
         # Zeros are there already, and cost no memory until somebody writes.
         if filler is not None and (filler.type != "constant" or filler.value):
             index = len(self.blobs) - 1
@@ -148,6 +151,16 @@ class Layer:
             except LayerError as error:
                 raise self.error(f"parameter {index}: {error.message}", type(error)) from None
         return blob
+
+    def check_memory(self, blob: Blob, what: str) -> None:
+        """Raise ShapeError for a blob larger than the machine's memory, before more work goes into it."""
+        needed, limit = blob.count * blob.dtype.itemsize, memory_limit()
+        if needed > limit:
+            raise self.error(
+                f"{what}: {blob.count} numbers need {memory_text(needed)} of memory; there are "
+                f"{memory_text(limit)}",
+                ShapeError,
+            )
 
     def refuse_in_place(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         """For layers whose tops have other shapes than their bottoms, or share their memory."""

@@ -313,17 +313,9 @@ def test_many_blobs_larger_than_memory_together(cli, tmp_path):
     assert "layer 'c' (Input, net:3): up to this layer" in done.error
 
 
-def test_a_parameter_larger_than_memory(cli, tmp_path):
-    Path("net").write_text(INPUT + ip(2000000000))
-    done = cli("time", "-model", "net", "-iterations", "1")
-    assert done.status == 1
-    assert "layer 'ip' (InnerProduct, net:2): up to this layer the net needs 1.4" in done.error
-    assert "TiB of memory" in done.error
-
-
-def test_a_parameter_larger_than_memory_that_is_filled(cli, tmp_path):
-    filled = ip(2000000000).replace("num_output", 'weight_filler { type: "xavier" } num_output')
-    Path("net").write_text(INPUT + filled)
+@pytest.mark.parametrize("filler", ["", 'weight_filler { type: "xavier" } '])
+def test_a_parameter_larger_than_memory(cli, tmp_path, filler):
+    Path("net").write_text(INPUT + ip(2000000000).replace("num_output", f"{filler}num_output"))
     done = cli("time", "-model", "net", "-iterations", "1")
     assert done.status == 1
     assert (
@@ -348,3 +340,26 @@ def test_a_hundred_thousand_layers(cli, tmp_path):
     relu = 'layer {{ name: "r{0}" type: "ReLU" bottom: "data" top: "data" }}\n'
     Path("net").write_text(dummy("1 2") + "".join(relu.format(i) for i in range(100_000)))
     assert cli("time", "-model", "net", "-iterations", "1", "-minloglevel", "1").status == 0
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ('type: "Deconvolution" convolution_param { num_output: 1 kernel_size: 300000 }', "parameter 0: "),
+        ('type: "Deconvolution" convolution_param { num_output: 1 kernel_size: 1 stride: 2147483647 }', ""),
+        ('type: "Convolution" convolution_param { num_output: 1 kernel_size: 1 pad: 2147483647 }', ""),
+        ('type: "Pooling" pooling_param { kernel_size: 2147483647 pad: 2147483646 }', "the top: "),
+        ('type: "Im2col" convolution_param { kernel_size: 1 pad: 2147483647 }', ""),
+    ],
+)
+def test_a_window_larger_than_memory(cli, tmp_path, layer, message):
+    Path("net").write_text(INPUT + f'layer {{ name: "w" {layer} bottom: "data" top: "w" }}')
+    done = cli("time", "-model", "net", "-iterations", "1")
+    assert done.status == 1
+    assert f"net:2): {message}" in done.error and "TiB of memory" in done.error
+
+
+def test_a_window_far_larger_than_its_image_costs_no_more_than_its_top(cli, tmp_path):
+    window = 'type: "Pooling" pooling_param { pool: AVE kernel_size: 500 pad: 499 }'
+    Path("net").write_text(INPUT + f'layer {{ name: "w" {window} bottom: "data" top: "w" }}')
+    assert cli("time", "-model", "net", "-iterations", "1").status == 0

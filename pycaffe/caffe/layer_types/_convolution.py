@@ -19,6 +19,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -135,16 +136,6 @@ class Columns:
         self.padded = tuple(max(n, r) + 2 * p for n, r, p in zip(sizes, reach, window.pad, strict=True))
         self.interior = (..., *(slice(p, p + n) for n, p in zip(sizes, window.pad, strict=True)))
 
-        # For each tap of the kernel: its part of the columns, and where it lies in the padded image.
-        everywhere = [slice(None)] * len(sizes)
-        steps = zip(window.kernel, window.dilation, window.stride, places, strict=True)
-        seen = [[slice(t * d, t * d + s * (n - 1) + 1, s) for t in range(k)] for k, d, s, n in steps]
-        taps = itertools.product(*map(range, window.kernel))
-        self.taps = [
-            ((..., *tap, *everywhere), (..., *place))
-            for tap, place in zip(taps, itertools.product(*seen), strict=True)
-        ]
-
         bytes_per_image = 4 * group * self.rows * math.prod(places)
         step = max(1, min(num, _CHUNK_IMAGES, _CHUNK_BYTES // max(bytes_per_image, 1)))
         self.chunks = [slice(i, min(i + step, num)) for i in range(0, num, step)]
@@ -153,6 +144,18 @@ class Columns:
         # An image is its own columns; windows may look at the images where they are.
         self.pointwise = unpadded and self.places == self.padded and math.prod(window.kernel) == 1
         self.bare = unpadded and (self.pointwise or not self.images_last)
+
+    @cached_property
+    def taps(self) -> list[tuple[tuple, tuple]]:
+        """For each tap of the kernel: its part of the columns, and where it lies in the padded image."""
+        window, everywhere = self.window, [slice(None)] * len(self.places)
+        steps = zip(window.kernel, window.dilation, window.stride, self.places, strict=True)
+        seen = [[slice(t * d, t * d + s * (n - 1) + 1, s) for t in range(k)] for k, d, s, n in steps]
+        taps = itertools.product(*map(range, window.kernel))
+        return [
+            ((..., *tap, *everywhere), (..., *place))
+            for tap, place in zip(taps, itertools.product(*seen), strict=True)
+        ]
 
     # -- memory -----------------------------------------------------------------------------------
 

@@ -37,36 +37,50 @@ class Windows:
         pad: Sequence[int],
         places: Sequence[int],
     ):
-        self.run, self.sizes, self.places = run, tuple(sizes), tuple(places)
-        self.axes = axes = [Axis(*axis) for axis in zip(sizes, kernel, stride, pad, places, strict=True)]
+        self.run, self.sizes, self.kernel, self.places = run, tuple(sizes), tuple(kernel), tuple(places)
+        self.axes = [Axis(*axis) for axis in zip(sizes, kernel, stride, pad, places, strict=True)]
         self.apart = all(s >= k for s, k in zip(stride, kernel, strict=True))
-        grid = np.indices(self.places)
-        self.divisors = math.prod(axis.lengths[i] for axis, i in zip(axes, grid, strict=True))
-
-        self.taps: list[tuple[Any, tuple, tuple]] = []
-        self.windows: list[tuple[tuple, tuple, np.ndarray]] = []
-        taps, pitch = math.prod(kernel), [math.prod(sizes[i + 1 :]) for i in range(len(axes))]
-        if taps <= math.prod(places):
-            # (mark, windows that have the tap inside the image, what they see there); a tap's mark is its
-            # number in scan order, and the pixel's index within the plane is origin + offset[mark].
-            self.mark_type = np.uint8 if taps < 256 else np.int32
-            for parts in itertools.product(*(axis.taps for axis in axes)):
-                tap, seen, place = zip(*parts, strict=True)
-                mark = self.mark_type(1 + np.ravel_multi_index(tap, tuple(kernel)))
-                self.taps.append((mark, (..., *seen), (..., *place)))
-            corners = (i * s - p for i, s, p in zip(grid, stride, pad, strict=True))
-            self._origin = np.asarray(sum(i * step for i, step in zip(corners, pitch, strict=True)))
-            offsets = sum(i * step for i, step in zip(np.indices(kernel), pitch, strict=True))
-            self._offset = np.concatenate([[0], np.ravel(offsets)])
-        else:
-            # (window, what it sees, the marks there); a pixel's mark is 1 + its index within the plane.
-            self.mark_type = np.int32
-            pixels = np.arange(1, math.prod(sizes) + 1, dtype=self.mark_type).reshape(self.sizes)
-            for parts in itertools.product(*(axis.windows() for axis in axes)):
-                window, place = zip(*parts, strict=True)
-                self.windows.append(((..., *window), (..., *place), pixels[place].ravel()))
+        self._grid = np.indices(self.places)
+        lengths = (axis.lengths[i] for axis, i in zip(self.axes, self._grid, strict=True))
+        self.divisors = math.prod(lengths)
+        taps, windows = math.prod(kernel), math.prod(places)
+        self._by_tap = taps <= windows
+        self.mark_type = np.uint8 if self._by_tap and taps < 256 else np.int32
         # Sums go axis by axis, a few taps each, unless the windows are fewer still.
-        self._sum_by_window = 0 < len(self.windows) <= sum(kernel)
+        self._sum_by_window = not self._by_tap and windows <= sum(kernel)
+
+    # What follows is made when it is first asked for: sums along axes need none of it.
+
+    @cached_property
+    def taps(self) -> list[tuple[Any, tuple, tuple]]:
+        """(mark, windows that have the tap inside the image, what they see there), where taps are fewer than
+        windows. A tap's mark is 1 + its number in scan order."""
+        taps = []
+        for parts in itertools.product(*(axis.taps for axis in self.axes)) if self._by_tap else ():
+            tap, seen, place = zip(*parts, strict=True)
+            mark = self.mark_type(1 + np.ravel_multi_index(tap, self.kernel))
+            taps.append((mark, (..., *seen), (..., *place)))
+        return taps
+
+    @cached_property
+    def windows(self) -> list[tuple[tuple, tuple, np.ndarray]]:
+        """(window, what it sees, the marks there), where windows are fewer than taps. A pixel's mark is 1 +
+        its index within the plane."""
+        windows = []
+        pixels = np.arange(1, math.prod(self.sizes) + 1, dtype=self.mark_type).reshape(self.sizes)
+        for parts in itertools.product(*(axis.windows() for axis in self.axes)) if not self._by_tap else ():
+            window, place = zip(*parts, strict=True)
+            windows.append(((..., *window), (..., *place), pixels[place].ravel()))
+        return windows
+
+    @cached_property
+    def _index(self) -> tuple[np.ndarray, np.ndarray]:
+        """(origin of each window, offset of each tap's mark): they add up to a pixel's index in its plane."""
+        pitch = [math.prod(self.sizes[i + 1 :]) for i in range(len(self.axes))]
+        corners = (i * axis.stride - axis.pad for i, axis in zip(self._grid, self.axes, strict=True))
+        origin = np.asarray(sum(i * step for i, step in zip(corners, pitch, strict=True)))
+        offsets = sum(i * step for i, step in zip(np.indices(self.kernel), pitch, strict=True))
+        return origin, np.concatenate([[0], np.ravel(offsets)])
 
     # -- sums -------------------------------------------------------------------------------------
 
@@ -151,10 +165,11 @@ class Windows:
 
     def sources(self, chosen: np.ndarray) -> np.ndarray:
         """Index within its plane, row by row, of the pixel that each mark stands for; -1 for none."""
-        if self.windows:
+        if not self._by_tap:
             return chosen.astype(np.intp) - 1
-        index = self._offset.take(chosen)
-        index += self._origin
+        origin, offset = self._index
+        index = offset.take(chosen)
+        index += origin
         if not chosen.all():
             index[chosen == 0] = -1
         return index

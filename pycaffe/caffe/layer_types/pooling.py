@@ -134,6 +134,7 @@ class PoolingLayer(Layer):
             )
         for blob in top:
             blob.reshape(*shape[:2], *places)
+            self.check_memory(blob, "the top")
         self.windows = windows = Windows(self.run, sizes, self.kernel, self.stride, self.pad, places)
         step = max(1, _CHUNK_BYTES // max(1, bottom.dtype.itemsize * math.prod(shape[1:])))
         self.chunks = [slice(i, i + step) for i in range(0, shape[0], step)]
