@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import caffe
-from caffe.errors import EngineError
 
 TINY = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 
@@ -102,19 +101,32 @@ def test_layers_and_engines_wait_for_a_net() -> None:
 # -- settings ---------------------------------------------------------------------------------------------
 
 
-def test_gpu_mode_without_a_gpu_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from caffe import kernels
+# In a process of its own: here, tests of the GPU engine may have put something in the place of a GPU.
+WITHOUT_GPU = """
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ.pop("CAFFE_ENGINE", None)
+import caffe
+"""
 
-    if not kernels.gpu_absence():
-        pytest.skip("this machine has a GPU")
-    monkeypatch.delenv("CAFFE_ENGINE", raising=False)
+
+def test_gpu_mode_without_a_gpu_says_how_to_go_on() -> None:
     Path("net.prototxt").write_text(TINY)
-    caffe.set_mode_gpu()
-    caffe.set_device(0)
-    with pytest.raises(EngineError, match=r"Cannot use GPU in CPU-only Caffe: check mode.*set_mode_cpu\(\)"):
-        caffe.Net("net.prototxt", caffe.TEST)
-    caffe.set_mode_cpu()
+    code = """
+caffe.set_mode_gpu()
+caffe.set_device(0)
+try:
     caffe.Net("net.prototxt", caffe.TEST)
+except caffe.CaffeError as error:
+    print(type(error).__name__, error)
+caffe.set_mode_cpu()
+print(caffe.Net("net.prototxt", caffe.TEST))
+"""
+    *said, net = run(WITHOUT_GPU + code).splitlines()
+    assert re.match(
+        r"EngineError Cannot use GPU in CPU-only Caffe: check mode\..*set_mode_cpu\(\)", " ".join(said)
+    )
+    assert net.startswith("<caffe.Net")
 
 
 def test_solvers_of_several_processes() -> None:
@@ -124,13 +136,19 @@ def test_solvers_of_several_processes() -> None:
     assert (caffe.solver_count(), caffe.solver_rank(), caffe.root_solver()) == (4, 3, False)
 
 
-def test_nccl_is_not_here() -> None:
-    if caffe.has_nccl():
-        pytest.skip("this machine has a GPU and NCCL")
-    with pytest.raises(EngineError, match="iter_size"):
-        caffe.NCCL.new_uid()
-    with pytest.raises(EngineError, match=r"has_nccl\(\) is False"):
-        caffe.NCCL(None, "uid")
+def test_nccl_without_a_gpu_says_why() -> None:
+    code = """
+print(caffe.has_nccl())
+for call in (caffe.NCCL.new_uid, lambda: caffe.NCCL(None, "uid")):
+    try:
+        call()
+    except caffe.CaffeError as error:
+        print(type(error).__name__, " ".join(str(error).split()))
+"""
+    has, new_uid, nccl = run(WITHOUT_GPU + code).splitlines()
+    assert has == "False"
+    assert new_uid.startswith("EngineError ") and "iter_size" in new_uid
+    assert nccl.startswith("EngineError ") and "has_nccl() is False" in nccl
 
 
 # -- the log ----------------------------------------------------------------------------------------------
