@@ -23,7 +23,8 @@ ORIGINAL = """
     set_random_seed set_solver_count set_solver_rank solver_count solver_rank to_proto
 """.split()
 OURS = """
-    Blob CaffeError Solver SolverAction SolverCallback layer_types register_layer register_solver root_solver
+    Blob CaffeError Sequential Solver SolverAction SolverCallback layer_types register_layer
+    register_solver root_solver
 """.split()
 
 
@@ -95,6 +96,7 @@ def test_layers_and_engines_wait_for_a_net() -> None:
     code = "import sys, caffe; print(*(n for n in sys.modules if n.startswith('caffe.')))"
     modules = run(code).split()
     assert "caffe.net" in modules
+    assert not [n for n in modules if n.startswith(("caffe.model.", "caffe.sequential", "caffe.estimator"))]
     assert not [n for n in modules if n.startswith(("caffe.layer_types.", "caffe.engines.onednn."))]
 
 

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from . import engines as engines
 from . import io as io
 from . import layer_types as layer_types
@@ -55,6 +57,9 @@ from .solvers import SGDSolver as SGDSolver
 from .timer import Timer as Timer
 from .version import __version__ as __version__
 
+if TYPE_CHECKING:
+    from .sequential import Sequential as Sequential
+
 __all__ = [
     "AdaDeltaSolver",
     "AdaGradSolver",
@@ -70,6 +75,7 @@ __all__ = [
     "NetSpec",
     "RMSPropSolver",
     "SGDSolver",
+    "Sequential",
     "Solver",
     "SolverAction",
     "SolverCallback",
@@ -101,3 +107,16 @@ __all__ = [
     "solver_rank",
     "to_proto",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What `import caffe` leaves until it is asked for: models and what is built of them."""
+    if name == "Sequential":
+        from .sequential import Sequential
+
+        return Sequential
+    if name in ("estimator", "model", "sequential"):
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

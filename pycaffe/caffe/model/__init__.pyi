@@ -6,8 +6,7 @@ from typing import Any, Literal
 from ..proto import caffe_pb2
 from .feed import Collate
 from .functions import Size
-from .graph import LayerCall, Top
-from .parameters import FillerLike, Parameter
+from .parameters import FillerLike
 from .sources import Source
 from .model import Model as Model
 from .block import Block as Block

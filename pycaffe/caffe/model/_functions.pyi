@@ -6,9 +6,10 @@ from typing import Any, Literal
 from ..proto import caffe_pb2
 from .feed import Collate
 from .functions import Size
-from .graph import LayerCall, Top
-from .parameters import FillerLike, Parameter
+from .parameters import FillerLike
 from .sources import Source
+from .graph import LayerCall, Top
+from .parameters import Parameter
 
 class ModelFunctions:
     def __getattr__(self, name: str) -> Callable[..., Any]: ...

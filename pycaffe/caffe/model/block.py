@@ -43,6 +43,7 @@ class Block:
     def __init__(self, function: str, *args: Any, **more: Any):
         modules.find(function)  # refused here, where it was written
         self.function, self.args, self.more = function, args, more
+        self.written = "".join(part.capitalize() for part in function.split("_"))  # how it is shown
 
     def __call__(self, *tops: Top, model: Model | None = None) -> Any:
         found = model or _model_of(tops) or current()
@@ -57,8 +58,7 @@ class Block:
 
     def __repr__(self) -> str:
         words = [*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.more.items())]
-        name = "".join(part.capitalize() for part in self.function.split("_"))
-        return f"M.{name}({', '.join(words)})"
+        return f"M.{self.written}({', '.join(words)})"
 
 
 def class_like(name: str) -> Callable[..., Block]:
@@ -68,7 +68,9 @@ def class_like(name: str) -> Callable[..., Block]:
 
     @functools.wraps(found)
     def make(*args: Any, **more: Any) -> Block:
-        return Block(function, *args, **more)
+        block = Block(function, *args, **more)
+        block.written = name
+        return block
 
     make.__name__ = make.__qualname__ = name
     return make

@@ -30,7 +30,7 @@ def save(model: Model, net: str, weights: str, solver: str) -> None:
     if net:
         write(definition, net)
     if weights:
-        current = model.net("train")
+        current = model.weights_net()
         (save_hdf5 if weights.endswith(".h5") else save_weights)(current, weights)
     if solver:
         write(_recipe(model, definition, net), solver)

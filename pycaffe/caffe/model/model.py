@@ -267,9 +267,14 @@ class Model(Recording, ModelFunctions):
         self._values.copy_from(drawn)
         self.init_net.apply((self.seed, 0))
 
+    def weights_net(self) -> ModelNet:
+        """A training net, for its parameters: the solver's, where there is one."""
+        solver = self._minimizer.made if self._minimizer is not None else None
+        return self.net("train") if solver is None else solver.net  # type: ignore[return-value]
+
     def load(self, weights: str | os.PathLike[str]) -> None:
         """Copy parameters by layer name from a .caffemodel or .h5."""
-        net_weights.copy_from(self.net("train"), str(weights))
+        net_weights.copy_from(self.weights_net(), str(weights))
 
     # -- nets -----------------------------------------------------------------------------------------
 

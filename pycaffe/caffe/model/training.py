@@ -97,27 +97,27 @@ class Minimizer:
     """How a model is trained: what m.minimize returns.
 
     param: the SolverParameter, without nets, which may be changed. solver: the caffe.Solver, made when it is
-    first needed. In a loop of one's own:
+    first needed; made: it, or None so far. In a loop of one's own:
 
         out = net(batch); out.backward(); minimizer.step(); net.zero_grad()
     """
 
     def __init__(self, model: Model, param: caffe_pb2.SolverParameter):
         self.model, self.param = model, param
-        self._solver: ModelSolver | None = None
+        self.made: ModelSolver | None = None
 
     @property
     def solver(self) -> ModelSolver:
-        if self._solver is None:
+        if self.made is None:
             with self.model.settings():
-                self._solver = solver_of(self.param.type)(self.param, self.model)
-            self.param = self._solver.param
-        return self._solver
+                self.made = solver_of(self.param.type)(self.param, self.model)
+            self.param = self.made.param
+        return self.made
 
     @property
     def iter(self) -> int:
         """Updates so far."""
-        return self._solver.iter if self._solver is not None else 0
+        return self.made.iter if self.made is not None else 0
 
     @property
     def lr(self) -> float:
