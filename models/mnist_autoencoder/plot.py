@@ -49,7 +49,7 @@ def main(weights: str, database: str, picture: str) -> None:
     print(f"mean square error of a pixel: {((results - images) ** 2).mean():.5f}")
     chosen = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
     rows = [np.concatenate([batch[index, 0] for index in chosen], axis=1) for batch in (images, results)]
-    paper = 255 * (1 - np.concatenate(rows))
+    paper = (255 * (1 - np.concatenate(rows))).round().astype(np.uint8)
     cv2.imwrite(picture, cv2.resize(paper, None, fx=3, fy=3, interpolation=cv2.INTER_NEAREST))
 
 
