@@ -71,6 +71,12 @@ class Layer:
     reshape_every_pass: ClassVar[bool] = False
     # In-place use (top is bottom) that must be refused where a backward pass will be needed.
     backward_needs_bottom_data: ClassVar[bool] = False
+    # backward computes from the top's values: a later layer that works in place on the top spoils it.
+    backward_needs_top_data: ClassVar[bool] = False
+    # The same for a layer that works in place itself, where only the signs count.
+    backward_needs_top_signs: ClassVar[bool] = False
+    # A gradient that depends on the signs of its bottom only is the same from its top.
+    keeps_signs: ClassVar[bool] = False
     # Written by users: its blobs are seen through `.data`, so views are told apart by direction.
     is_python: ClassVar[bool] = False
 

@@ -95,6 +95,7 @@ class Wiring:
             self._force_backward()
         self._tell_layers()
         self._refuse_in_place()
+        self._warn_of_spoiled_gradients()
         self.outputs = sorted(self._available)
         for name in self.outputs:
             log.info("This network produces output %s", name)
@@ -359,6 +360,29 @@ class Wiring:
                 )
                 error.place = self._source.locate(layer.name)
                 raise error
+
+    def _warn_of_spoiled_gradients(self) -> None:
+        """Where a layer works in place on values that the gradient of an earlier one is computed from, the
+        original's gradient is wrong without a word. So is ours, since recorded nets have it; with a word."""
+        needed: dict[tuple[int, str], int] = {}  # (blob, what of it): the last layer that needs it
+        for i, layer in enumerate(self.layers):
+            wanted = self.layer_need_backward[i] and any(self.bottom_need_backward[i])
+            for blob in self.top_ids[i]:
+                spoiled = needed.pop((blob, "values"), None)
+                if spoiled is None and not layer.keeps_signs:
+                    spoiled = needed.pop((blob, "signs"), None)
+                if spoiled is not None:
+                    log.warning(
+                        "layer '%s' (%s) works in place on '%s', and the gradient of layer '%s' (%s) is "
+                        "computed from what stood there: it will be wrong, as in BVLC Caffe. Give '%s' a "
+                        "top of its own name",
+                        *(layer.name, layer.type, self.blob_names[blob]),
+                        *(self.layers[spoiled].name, self.layers[spoiled].type, layer.name),
+                    )
+                if wanted and layer.backward_needs_top_data:
+                    needed[blob, "values"] = i
+                if wanted and layer.backward_needs_top_signs and blob in self.bottom_ids[i]:
+                    needed[blob, "signs"] = i
 
     def _placed(self, error: NetError, name: str) -> NetError:
         place = self._source.locate(name)

@@ -158,3 +158,35 @@ def test_every_type_is_right_in_place_or_refuses(type, backward, engine, rng):
         net.blobs[top].diff[...] = diff
         net.backward()
     np.testing.assert_allclose(together.blobs["b0"].diff, apart.blobs["b0"].diff, rtol=1e-4, atol=1e-5)
+
+
+def spoiled(
+    first: str, second: str, tops: str, backward: bool, caplog: pytest.LogCaptureFixture
+) -> list[str]:
+    """The warnings about two layers, one from x to the first top, the other from there to the second."""
+    caplog.clear()
+    a, b = tops.split()
+    text = f"""
+        force_backward: {str(backward).lower()}
+        layer {{ name: "in" type: "Input" top: "x" input_param {{ shape {{ dim: 2 dim: 3 }} }} }}
+        layer {{ name: "A" type: "{first}" bottom: "x" top: "{a}" }}
+        layer {{ name: "B" type: "{second}" bottom: "{a}" top: "{b}" }}"""
+    caffe.Net(text_format.Parse(text, caffe_pb2.NetParameter()), caffe.TRAIN)
+    return [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("type", ["ELU", "Exp", "MVN", "Sigmoid", "Softmax", "Swish", "TanH"])
+@pytest.mark.parametrize("top", ["x", "y"])
+def test_a_gradient_that_a_later_layer_spoils_is_told(type, top, caplog):
+    """The original's gradient is wrong there, and recorded nets have it."""
+    (message,) = spoiled(type, "Power", f"{top} {top}", True, caplog)
+    assert f"layer 'B' (Power) works in place on '{top}'" in message and "layer 'A'" in message
+    assert not spoiled(type, "Power", f"{top} z", True, caplog)
+    assert not spoiled(type, "Power", f"{top} {top}", False, caplog)
+
+
+def test_a_rectifier_in_place_needs_the_signs_only(caplog):
+    assert spoiled("ReLU", "BatchNorm", "x x", True, caplog)
+    assert not spoiled("ReLU", "BatchNorm", "y y", True, caplog)
+    for harmless in ("Dropout", "ReLU", "TanH"):
+        assert not spoiled("ReLU", harmless, "x x", True, caplog)

@@ -27,6 +27,8 @@ class DropoutLayer(NeuronLayer):
     Source: Srivastava et al., JMLR 15 (2014).
     """
 
+    keeps_signs = True
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         ratio = self.layer_param.dropout_param.dropout_ratio
         if not 0 <= ratio < 1:

@@ -22,6 +22,8 @@ class ELULayer(NeuronLayer):
     Source: Clevert et al., ICLR 2016.
     """
 
+    backward_needs_top_data = True
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.alpha: float = self.layer_param.elu_param.alpha
 

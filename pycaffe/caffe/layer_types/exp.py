@@ -22,6 +22,8 @@ class ExpLayer(NeuronLayer):
     Raises LayerError for any other base.
     """
 
+    backward_needs_top_data = True
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.exp_param
         if param.base != -1 and not 0 < param.base < math.inf:

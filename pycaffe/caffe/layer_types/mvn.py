@@ -27,6 +27,7 @@ class MVNLayer(Layer):
 
     exact_num_bottom = 1
     exact_num_top = 1
+    backward_needs_top_data = True
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         param = self.layer_param.mvn_param

@@ -22,6 +22,9 @@ class ReLULayer(NeuronLayer):
     Source: Nair and Hinton, ICML 2010; Maas et al., ICML 2013 (leaky).
     """
 
+    backward_needs_top_signs = True
+    keeps_signs = True
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.negative_slope: float = self.layer_param.relu_param.negative_slope
 

@@ -20,6 +20,8 @@ class SigmoidLayer(NeuronLayer):
     Gradient: y (1 - y) dy, from the top's values.
     """
 
+    backward_needs_top_data = True
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         sigmoid(bottom[0].cpu_data(), out=top[0].overwrite_cpu_data())
 

@@ -23,6 +23,7 @@ class SoftmaxLayer(Layer):
 
     exact_num_bottom = 1
     exact_num_top = 1
+    backward_needs_top_data = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         axis = self.canonical_axis(self.layer_param.softmax_param.axis, bottom[0])

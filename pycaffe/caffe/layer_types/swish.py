@@ -21,6 +21,8 @@ class SwishLayer(NeuronLayer):
     Source: Ramachandran et al., arXiv:1710.05941.
     """
 
+    backward_needs_top_data = True
+
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.beta: float = self.layer_param.swish_param.beta
         self.gate = np.empty(0)

@@ -20,6 +20,9 @@ class TanHLayer(NeuronLayer):
     Gradient: (1 - y²) dy, from the top's values.
     """
 
+    backward_needs_top_data = True
+    keeps_signs = True
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         np.tanh(bottom[0].cpu_data(), out=top[0].overwrite_cpu_data())
 
