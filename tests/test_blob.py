@@ -31,8 +31,17 @@ def test_legacy_shape() -> None:
         _ = Blob((1, 1, 1, 1, 1)).num
 
 
-@pytest.mark.parametrize("shape, words", [((-1, 2), "0 or more"), ((1,) * 33, "at most 32 axes")])
-def test_impossible_shapes(shape: tuple[int, ...], words: str) -> None:
+@pytest.mark.parametrize(
+    "shape, words",
+    [
+        ((-1, 2), "0 or more"),
+        ((1,) * 33, "at most 32 axes"),
+        ((1.5, 2), "must be an integer"),
+        (("2", "3"), "must be an integer"),
+        ((None, 3), "must be an integer"),
+    ],
+)
+def test_impossible_shapes(shape: tuple, words: str) -> None:
     with pytest.raises(ShapeError, match=words):
         Blob(shape)
     with pytest.raises(ShapeError, match=words):

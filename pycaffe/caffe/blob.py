@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -282,7 +283,10 @@ def _sumsq(values: np.ndarray) -> float:
 
 
 def _checked(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    dims = tuple(int(d) for d in shape)
+    try:
+        dims = tuple(index(d) for d in shape)
+    except TypeError:
+        raise ShapeError(f"every dimension must be an integer, but the shape is {shape}") from None
     if len(dims) > MAX_AXES:
         raise ShapeError(f"a blob has at most {MAX_AXES} axes, not {len(dims)}")
     if any(d < 0 for d in dims):
