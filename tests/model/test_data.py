@@ -1,0 +1,194 @@
+"""m.data: what comes out of each kind of source, in which order."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import caffe
+from caffe import model as M
+from caffe.errors import DataError
+from caffe.prefetch import Prefetcher
+
+
+def batches(m: M.Model, tops: list[M.Top], count: int, phase: str = "train") -> list[list[np.ndarray]]:
+    net = m.net(phase, outputs=tops)
+    result = []
+    for _ in range(count):
+        out = net()
+        result.append([np.array(o) for o in (out if isinstance(out, tuple) else (out,))])
+    return result
+
+
+def test_arrays_in_order_and_around() -> None:
+    m = M.Model()
+    x, y = m.data((np.arange(5.0)[:, None], np.arange(5)), batch_size=2)
+    assert (x.name, y.name, x.shape, y.shape) == ("data", "label", (2, 1), (2,))
+    found = [b[1].tolist() for b in batches(m, [x, y], 4)]
+    assert found == [[0, 1], [2, 3], [4, 0], [1, 2]]
+
+
+def test_shuffled_epochs_hold_each_row_once() -> None:
+    def rows(seed: int) -> list[float]:
+        m = M.Model(seed=seed)
+        x = m.data(np.arange(6.0), batch_size=3, shuffle=True)
+        return [v for (b,) in batches(m, [x], 6) for v in b.tolist()]
+
+    found = rows(1)
+    epochs = [found[i : i + 6] for i in (0, 6, 12)]
+    assert all(sorted(e) == list(range(6)) for e in epochs)
+    assert epochs[0] != epochs[1] and found == rows(1) != rows(2)
+
+
+def test_names_scale_and_mean() -> None:
+    m = M.Model()
+    left, right = m.data({"left": np.full((4, 2), 7), "right": np.zeros((4, 1))}, 2, scale=0.5, mean=3)
+    assert (m.layers[0].tops[0].name, right.name) == ("left", "right")
+    ((a, b),) = batches(m, [left, right], 1)
+    assert a.tolist() == [[2, 2], [2, 2]] and not b.any()
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_data_sets_with_threads_and_collate(threads: int) -> None:
+    seen: set[str] = set()
+
+    class Squares:
+        def __len__(self) -> int:
+            return 7
+
+        def __getitem__(self, i: int) -> dict[str, float]:
+            seen.add(threading.current_thread().name)
+            return {"n": i, "square": i * i}
+
+    def collate(items: list[dict[str, float]]) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([[d["n"]] for d in items]), np.array([d["square"] for d in items])
+
+    m = M.Model(seed=3)
+    n, square = m.data(Squares(), 3, shuffle=True, threads=threads, collate=collate)
+    found = batches(m, [n, square], 7)
+    rows = np.concatenate([b[0].ravel() for b in found])
+    assert sorted(rows[:7]) == sorted(rows[7:14]) == list(range(7))
+    for a, b in found:
+        np.testing.assert_array_equal(a.ravel() ** 2, b)
+    # The same rows as arrays, and as one thread, give.
+    same = M.Model(seed=3)
+    x = same.data(np.arange(7.0)[:, None], 3, shuffle=True)
+    np.testing.assert_array_equal(rows, np.concatenate([b[0].ravel() for b in batches(same, [x], 7)]))
+
+
+def test_a_fault_in_an_item_is_raised_with_its_cause() -> None:
+    class Broken:
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, i: int) -> float:
+            if i == 2:
+                raise KeyError("item 2")
+            return float(i)
+
+    m = M.Model()
+    x = m.data(Broken(), 1)
+    with pytest.raises(DataError, match=r"layer 'data' \(Feed\).*KeyError\('item 2'\)"):
+        batches(m, [x], 4)
+
+
+def test_iterables_begin_again_and_may_change_size() -> None:
+    m = M.Model()
+    x = m.data([np.ones((2, 3)), np.zeros((1, 3))])
+    y = m.fc(x, 1)
+    shapes = [b[0].shape for b in batches(m, [y], 4)]
+    assert shapes == [(2, 1), (1, 1), (2, 1), (1, 1)]
+
+
+def test_an_iterator_is_read_once() -> None:
+    m = M.Model()
+    x = m.data(iter([np.ones((1, 1)), np.zeros((1, 1))]))
+    net = m.net("train", x)
+    assert float(net()) == 1 and float(net()) == 0
+    with pytest.raises(DataError, match="give a function that returns a new iterator"):
+        net()
+
+
+def test_hdf5_files() -> None:
+    with h5py.File("some.h5", "w") as file:
+        file["data"], file["label"] = np.arange(8.0).reshape(4, 2), np.arange(4)
+    Path("list.txt").write_text("some.h5\n")
+    for source in ("some.h5", Path("list.txt")):
+        m = M.Model()
+        x, y = m.data(source, batch_size=2)
+        found = batches(m, [x, y], 2)
+        assert found[1][0].tolist() == [[4, 5], [6, 7]] and found[1][1].tolist() == [2, 3]
+
+
+def test_data_for_testing() -> None:
+    m = M.Model()
+    train, test = np.zeros((8, 1)), np.ones((6, 1))
+    x = m.data(train, 4, test=test, test_batch_size=2)
+    assert not batches(m, [x], 1)[0][0].any()
+    assert batches(m, [x], 1, "test")[0][0].tolist() == [[1], [1]]
+    assert m.count_test_batches() == 3
+
+
+def test_databases_are_transformed_by_their_layer() -> None:
+    m = M.Model()
+    m.data("dataset://digits/train", 10, scale=0.5, mean=3, mirror=True, crop_size=6)
+    layer = m.to_proto().layer[0]
+    assert layer.type == "Data" and layer.transform_param.mirror and layer.transform_param.crop_size == 6
+    assert (layer.transform_param.scale, list(layer.transform_param.mean_value)) == (0.5, [3])
+    assert m.layers[0].tops[0].shape == (10, 1, 6, 6)
+    assert m.count_test_batches() == 150
+
+
+def test_faults() -> None:
+    m = M.Model()
+    with pytest.raises(DataError, match="same number of rows.*data \\(3, 1\\), label \\(2,\\)"):
+        m.data((np.zeros((3, 1)), np.zeros(2)), 1)
+    with pytest.raises(M.ModelError, match="batch_size must be 1 or more"):
+        m.data(np.zeros(3))
+    with pytest.raises(DataError, match="'nowhere' does not exist"):
+        m.data("nowhere", 1)
+    with pytest.raises(M.ModelError, match="crop_size, mirror and a mean per channel are for databases"):
+        m.data(np.zeros(3), 1, mirror=True)
+    with pytest.raises(M.ModelError, match="shuffle is not for databases"):
+        m.data("dataset://digits/train", 1, shuffle=True)
+    with pytest.raises(M.ModelError, match="the test source gives 1 tops, the training's 2"):
+        m.data((np.zeros(3), np.zeros(3)), 1, test=np.zeros(3))
+    with pytest.raises(DataError, match="numbers"):
+        m.data(np.array(["a"]), 1)
+
+
+def test_other_programs_are_told_what_they_lack() -> None:
+    m = M.Model()
+    x = m.data([np.ones((1, 1))])
+    m.minimize(m.reduction(x), base_lr=1)
+    with pytest.raises(M.ModelError, match="reads a data set or an iterator of this program"):
+        m.save("net.prototxt")
+    net = m.to_proto()
+    net.layer[0].python_param.param_str = "feed of yesterday"
+    with pytest.raises(DataError, match=r"m\.save\(\) writes arrays into files for other programs"):
+        caffe.Net(net, caffe.TRAIN)
+
+
+def test_threads_end_with_the_net() -> None:
+    import gc
+
+    class Items:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, i: int) -> float:
+            return float(i)
+
+    before = threading.active_count()
+    m = M.Model()
+    net = m.net("train", m.data(Items(), 1))
+    net()
+    assert threading.active_count() > before
+    assert any(isinstance(v, Prefetcher) for v in vars(net.layers[0]._reader).values())  # type: ignore[attr-defined]
+    del net
+    gc.collect()
+    assert threading.active_count() == before
