@@ -29,7 +29,7 @@ PACKAGES = (
     "h5py",
     "lmdb",
     "opencv-python-headless",
-    "onednn",
+    "onednn-cpu-gomp",
     "torch",
     "onnxruntime",
 )

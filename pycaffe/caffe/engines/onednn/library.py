@@ -71,6 +71,7 @@ class Library:
         self.isa: int = self.dll.dnnl_get_effective_cpu_isa()
         self.channel_block = 16 if self.isa & 32 else 8
         self.execute: Any = self._first_execute
+        self.set_threads, self.threads = _openmp()
 
     def _first_execute(self, *arguments: Any) -> int:
         """Only now are there threads that a forked child would lack."""
@@ -81,6 +82,17 @@ class Library:
         status = getattr(self.dll, name)(*arguments)
         if status:
             raise OneDNNError(name, status)
+
+
+def _openmp() -> tuple[Any, int]:
+    """GNU OpenMP's omp_set_num_threads, which holds for the calling thread, and how many threads there are;
+    (None, 1) where there is only one, or another runtime."""
+    try:
+        gomp = ctypes.CDLL("libgomp.so.1")
+        threads = gomp.omp_get_max_threads()
+        return (gomp.omp_set_num_threads, threads) if threads > 1 else (None, 1)
+    except (OSError, AttributeError):
+        return None, 1
 
 
 _library: Library | None = None
@@ -104,8 +116,8 @@ def load() -> Library:
         if _library is None:
             found = "; ".join(tried) if tried else "no libdnnl was found"
             raise EngineError(
-                f"the oneDNN engine is not available ({found}): pip install onednn-cpu-gomp (x86-64 Linux; it "
-                "needs the system's libgomp.so.1, Debian's package libgomp1), or install oneDNN 3.2 or newer; "
+                f"the oneDNN engine is not available ({found}): pip install onednn-cpu-gomp (x86-64 Linux; "
+                "it needs libgomp.so.1, Debian's package libgomp1), or install oneDNN 3.2 or newer; "
                 "NumPy is used until then"
             )
         if hasattr(os, "register_at_fork"):

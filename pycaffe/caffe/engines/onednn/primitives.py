@@ -7,9 +7,11 @@ so that a layout can be compared by identity and be the key of a SyncedMem's cop
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
+import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -355,21 +357,55 @@ def _argument(value: Any) -> Any:
     return handle
 
 
+# Elements that one thread moves, or tens of multiplications that it makes, in the time that starting another
+# takes.
+_ALONE = 1 << 15
+
+
+def _work(kind: str, arguments: Sequence[Any]) -> int:
+    """Elements of all operands; for products, a tenth of their multiplications, if that is more."""
+    shapes = [a.shape for a in arguments if isinstance(a, (MemoryDesc, AnyDesc))]
+    total = sum(math.prod(shape) for shape in shapes)
+    if "convolution" in kind:
+        return max(total, math.prod(shapes[-1]) * math.prod(shapes[1]) // shapes[-1][1] // 10)
+    if "inner_product" in kind:
+        return max(total, shapes[0][0] * math.prod(shapes[1]) // 10)
+    return total
+
+
+@contextlib.contextmanager
+def _threads(library: Library, alone: bool) -> Iterator[None]:
+    """oneDNN decides how to share the work when a primitive is made; one that is made alone must be run
+    alone."""
+    if not alone or library.set_threads is None:
+        yield
+        return
+    library.set_threads(1)
+    try:
+        yield
+    finally:
+        library.set_threads(library.threads)
+
+
 class PrimitiveDesc:
     """What oneDNN will do, chosen for the given layouts.
 
     kind: "convolution_forward" and so on; arguments as in the C function after the engine, with Python
     objects of this module for handles, floats for floats and `dims(...)` for arrays of dimensions.
     Raises OneDNNError when oneDNN has no such primitive.
+    alone: it is so little work that one thread does it sooner than two could be woken.
     """
 
-    __slots__ = ("handle", "_library", "_keep")
+    __slots__ = ("handle", "alone", "_library", "_keep")
 
-    def __init__(self, kind: str, *arguments: Any):
+    def __init__(self, kind: str, *arguments: Any, work: int | None = None):
+        """work: elements read and written; None to count those of the arguments."""
         self._library = library = load()
         self.handle, self._keep = c.c_void_p(), arguments
+        self.alone = (_work(kind, arguments) if work is None else work) <= _ALONE
         call = [_argument(a) for a in arguments]
-        library.call(f"dnnl_{kind}_primitive_desc_create", c.byref(self.handle), library.engine, *call)
+        with _threads(library, self.alone):
+            library.call(f"dnnl_{kind}_primitive_desc_create", c.byref(self.handle), library.engine, *call)
 
     @classmethod
     def of_many(
@@ -383,9 +419,10 @@ class PrimitiveDesc:
         """Kinds with a variable number of sources: "sum" with factors as numbers, "concat" with an axis."""
         n = len(sources)
         handles = (c.c_void_p * n)(*(s.handle.value for s in sources))
+        work = sum(math.prod(s.shape) for s in sources)
         if isinstance(numbers, int):
-            return cls(kind, target, n, numbers, handles, attributes)
-        return cls(kind, target, n, (c.c_float * n)(*numbers), handles, attributes)
+            return cls(kind, target, n, numbers, handles, attributes, work=work)
+        return cls(kind, target, n, (c.c_float * n)(*numbers), handles, attributes, work=work)
 
     @classmethod
     def reorder(
@@ -394,15 +431,17 @@ class PrimitiveDesc:
         library = load()
         desc = cls.__new__(cls)
         desc._library, desc._keep, desc.handle = library, (source, target, attributes), c.c_void_p()
-        library.call(
-            "dnnl_reorder_primitive_desc_create",
-            c.byref(desc.handle),
-            source.handle,
-            library.engine,
-            target.handle,
-            library.engine,
-            _argument(attributes),
-        )
+        desc.alone = 2 * math.prod(source.shape) <= _ALONE
+        with _threads(library, desc.alone):
+            library.call(
+                "dnnl_reorder_primitive_desc_create",
+                c.byref(desc.handle),
+                source.handle,
+                library.engine,
+                target.handle,
+                library.engine,
+                _argument(attributes),
+            )
         return desc
 
     def desc(self, what: int, index: int = 0) -> MemoryDesc:
@@ -429,24 +468,32 @@ class Primitive:
     memories: {argument index: Memory}. Their addresses may be changed between calls with `point`.
     """
 
-    __slots__ = ("desc", "handle", "memories", "_library", "_call", "_arguments")
+    __slots__ = ("desc", "handle", "memories", "_library", "_call", "_arguments", "_alone")
 
     def __init__(self, desc: PrimitiveDesc, memories: dict[int, Memory]):
         self._library = library = load()
         self.desc, self.memories = desc, memories
         self.handle = c.c_void_p()
-        library.call("dnnl_primitive_create", c.byref(self.handle), desc.handle)
+        self._alone = desc.alone and library.set_threads is not None
+        with _threads(library, desc.alone):
+            library.call("dnnl_primitive_create", c.byref(self.handle), desc.handle)
         self._arguments = (Argument * len(memories))(
             *(Argument(k, m.handle.value) for k, m in memories.items())
         )
         self._call = (self.handle, library.stream, len(memories), self._arguments)
 
     def __call__(self) -> None:
-        status = self._library.execute(*self._call)
+        library = self._library
+        if self._alone:
+            library.set_threads(1)
+            status = library.execute(*self._call)
+            library.set_threads(library.threads)
+        else:
+            status = library.execute(*self._call)
         if status:
             raise OneDNNError("dnnl_primitive_execute", status)
-        if self._library.waits:
-            self._library.call("dnnl_stream_wait", self._library.stream)
+        if library.waits:
+            library.call("dnnl_stream_wait", library.stream)
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
