@@ -6,7 +6,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -311,9 +310,9 @@ class Net(NetNames):
                 for step in self._plan:
                     if isinstance(step, kernels.Fused):
                         step.begin()
-                for step, ends in zip_longest(self._plan, self._data_ends, fillvalue=()):
-                    loss += step.forward(run)  # type: ignore[union-attr]
-                    for mem, lost in ends:
+                for i, step in enumerate(self._plan):
+                    loss += step.forward(run)
+                    for mem, lost in self._data_ends[i] if self._data_ends else ():
                         mem.give_up(lost)
             else:
                 for step in steps:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class Place(Protocol):
         ...
 
 
+@runtime_checkable
 class RoomyPlace(Place, Protocol):
     """A place whose buffers serve any layout that is not larger."""
 
@@ -72,12 +73,12 @@ class Pool:
         self._host: list[np.ndarray] = []
 
     def give(self, place: Place, buffer: Any) -> None:
-        if hasattr(place, "capacity"):
+        if isinstance(place, RoomyPlace):
             self._buffers.append((place, place.capacity(buffer), buffer))
 
     def take(self, place: Place, layout: Any) -> Any:
         """The smallest buffer that fits, or None."""
-        if not hasattr(place, "size"):
+        if not isinstance(place, RoomyPlace):
             return None
         needed = place.size(layout)
         fits = [
