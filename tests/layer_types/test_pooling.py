@@ -248,6 +248,18 @@ def test_chunks_of_images_change_nothing():
         np.testing.assert_allclose(backward(one, one_bottom, one_top, y[17:18])[0][0], dx[17])
 
 
+@pytest.mark.parametrize(
+    ("fields", "wanted"), [("kernel_size: 3 stride: 2", 56), ("kernel_size: 3 stride: 2 pad: 1", 33)]
+)
+def test_sizes_round_up_where_a_convolutions_round_down(fields, wanted):
+    size = 112 if wanted == 56 else 64
+    x = np.zeros((1, 1, size, size))
+    _, _, (top,) = build(f'type: "Pooling" pooling_param {{ {fields} }}', x)
+    assert top.shape == (1, 1, wanted, wanted)
+    _, _, (top,) = build(f'type: "Convolution" convolution_param {{ num_output: 1 {fields} }}', x)
+    assert top.shape == (1, 1, wanted - 1, wanted - 1)
+
+
 def test_global_pooling_follows_the_bottom():
     layer, bottom, top = pooling("pool: AVE global_pooling: true", random(2, 3, 4, 5))
     bottom[0].reshape(1, 3, 7, 2)
