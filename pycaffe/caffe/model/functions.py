@@ -139,7 +139,7 @@ def _learned(
         params["bias_term"] = False
     elif bias_filler != 0:
         params["bias_filler"] = filler_message(bias_filler)
-    call = model.add_layer(type, [x], {**params, **_rest(more)}, name=name, base=base, **_general(more))
+    call = model.add_layer(type, [x], {**params, **rest(more)}, name=name, base=base, **general(more))
     if weight is not None:
         model.share(call, 0, weight)
     if isinstance(bias, Parameter):
@@ -217,14 +217,14 @@ def _pool(
         **_size("pad", pad, "pad", 0),
     }
     return model.add_layer(
-        "Pooling", [x], {**params, **_rest(more)}, name=name, base="pool", **_general(more)
+        "Pooling", [x], {**params, **rest(more)}, name=name, base="pool", **general(more)
     ).tops[0]
 
 
 def global_avg_pool(model: Model, x: Top, *, name: str = "", **more: Any) -> Top:
     """The mean of each channel: (N, C, H, W) -> (N, C, 1, 1)."""
-    params = {"pool": "AVE", "global_pooling": True, **_rest(more)}
-    return model.add_layer("Pooling", [x], params, name=name, base="pool", **_general(more)).tops[0]
+    params = {"pool": "AVE", "global_pooling": True, **rest(more)}
+    return model.add_layer("Pooling", [x], params, name=name, base="pool", **general(more)).tops[0]
 
 
 def relu(
@@ -239,7 +239,7 @@ def relu(
     """max(0, x) + negative_slope min(0, x)"""
     params = {"negative_slope": negative_slope} if negative_slope else {}
     call = model.add_layer(
-        "ReLU", [x], {**params, **_rest(more)}, name=name, base="relu", in_place=in_place, **_general(more)
+        "ReLU", [x], {**params, **rest(more)}, name=name, base="relu", in_place=in_place, **general(more)
     )
     return call.tops[0]
 
@@ -251,11 +251,11 @@ def dropout(
     call = model.add_layer(
         "Dropout",
         [x],
-        {"dropout_ratio": ratio, **_rest(more)},
+        {"dropout_ratio": ratio, **rest(more)},
         name=name,
         base="drop",
         in_place=in_place,
-        **_general(more),
+        **general(more),
     )
     return call.tops[0]
 
@@ -274,15 +274,13 @@ def batch_norm(
     """Each channel to mean 0 and variance 1 over the batch (over running means when testing), then, with
     `scale`, a learned scale and bias per channel: the layers BatchNorm and Scale, which is called
     "<name>/scale". momentum: of the running means (moving_average_fraction)."""
-    params = {"moving_average_fraction": momentum, "eps": eps, **_rest(more)}
-    call = model.add_layer(
-        "BatchNorm", [x], params, name=name, base="bn", in_place=in_place, **_general(more)
-    )
+    params = {"moving_average_fraction": momentum, "eps": eps, **rest(more)}
+    call = model.add_layer("BatchNorm", [x], params, name=name, base="bn", in_place=in_place, **general(more))
     if not scale:
         return call.tops[0]
     inner = f"{name or call.name.rpartition('/')[2]}/scale"
     return model.add_layer(
-        "Scale", call.tops, {"bias_term": True}, name=inner, in_place=in_place, **_general(more)
+        "Scale", call.tops, {"bias_term": True}, name=inner, in_place=in_place, **general(more)
     ).tops[0]
 
 
@@ -355,16 +353,16 @@ def _recurrent(
         "num_output": num_output,
         "weight_filler": filler_message(weight_filler),
         "bias_filler": filler_message(bias_filler),
-        **_rest(more),
+        **rest(more),
     }
     bottoms = [x, cont] if static is None else [x, cont, static]
-    return model.add_layer(type, bottoms, params, name=name, base=type.lower(), **_general(more)).tops[0]
+    return model.add_layer(type, bottoms, params, name=name, base=type.lower(), **general(more)).tops[0]
 
 
 def concat(model: Model, *xs: Top, axis: int = 1, name: str = "", **more: Any) -> Top:
     """The inputs one behind the other along `axis`; their other axes agree."""
-    params = {"axis": axis, **_rest(more)}
-    return model.add_layer("Concat", xs, params, name=name, base="concat", **_general(more)).tops[0]
+    params = {"axis": axis, **rest(more)}
+    return model.add_layer("Concat", xs, params, name=name, base="concat", **general(more)).tops[0]
 
 
 def add(model: Model, *xs: Top, coeff: Sequence[float] = (), name: str = "", **more: Any) -> Top:
@@ -385,84 +383,14 @@ def maximum(model: Model, *xs: Top, name: str = "", **more: Any) -> Top:
 def _eltwise(
     model: Model, operation: str, xs: Sequence[Top], coeff: Sequence[float], name: str, more: dict[str, Any]
 ) -> Top:
-    params = {"operation": operation, **({"coeff": list(coeff)} if coeff else {}), **_rest(more)}
-    return model.add_layer("Eltwise", xs, params, name=name, base="eltwise", **_general(more)).tops[0]
+    params = {"operation": operation, **({"coeff": list(coeff)} if coeff else {}), **rest(more)}
+    return model.add_layer("Eltwise", xs, params, name=name, base="eltwise", **general(more)).tops[0]
 
 
 def reshape(model: Model, x: Top, shape: Sequence[int], *, name: str = "", **more: Any) -> Top:
     """x in another shape: 0 keeps that axis, -1 (once) is what remains."""
-    params = {"shape": {"dim": list(shape)}, **_rest(more)}
-    return model.add_layer("Reshape", [x], params, name=name, base="reshape", **_general(more)).tops[0]
-
-
-def softmax_loss(
-    model: Model,
-    scores: Top,
-    labels: Top,
-    *,
-    weight: float = 1.0,
-    axis: int = 1,
-    ignore_label: int | None = None,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Softmax cross-entropy (SoftmaxWithLoss) of scores (N, C, ...) for labels (N, ...), integers in [0, C).
-
-    weight: of this loss in the objective. ignore_label: elements of this label count nothing.
-    """
-    params: dict[str, Any] = {"ignore_label": ignore_label} if ignore_label is not None else {}
-    if axis != 1:
-        params["softmax_param"] = {"axis": axis}
-    return _loss(model, "SoftmaxWithLoss", scores, labels, params, weight, name, more)
-
-
-def euclidean_loss(
-    model: Model, x: Top, target: Top, *, weight: float = 1.0, name: str = "", **more: Any
-) -> Top:
-    """1 / 2N Σ (x - target)², N the first axis; x and target of one number of elements."""
-    return _loss(model, "EuclideanLoss", x, target, {}, weight, name, more)
-
-
-def sigmoid_loss(
-    model: Model, scores: Top, target: Top, *, weight: float = 1.0, name: str = "", **more: Any
-) -> Top:
-    """Cross-entropy (SigmoidCrossEntropyLoss) of independent probabilities sigmoid(scores) for targets in
-    [0, 1], both of one shape."""
-    return _loss(model, "SigmoidCrossEntropyLoss", scores, target, {}, weight, name, more)
-
-
-def _loss(
-    model: Model,
-    type: str,
-    x: Top,
-    target: Top,
-    params: dict[str, Any],
-    weight: float,
-    name: str,
-    more: dict[str, Any],
-) -> Top:
-    if weight != 1:
-        params["loss_weight"] = weight
-    return model.add_layer(
-        type, [x, target], {**params, **_rest(more)}, name=name, base="loss", **_general(more)
-    ).tops[0]
-
-
-def accuracy(
-    model: Model,
-    scores: Top,
-    labels: Top,
-    *,
-    top_k: int = 1,
-    phase: str | None = "test",
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """The share of items whose label is among the top_k best scores. phase=None: in training, too."""
-    params = {**({"top_k": top_k} if top_k != 1 else {}), **_rest(more)}
-    return model.add_layer(
-        "Accuracy", [scores, labels], params, name=name, base="accuracy", phase=phase
-    ).tops[0]
+    params = {"shape": {"dim": list(shape)}, **rest(more)}
+    return model.add_layer("Reshape", [x], params, name=name, base="reshape", **general(more)).tops[0]
 
 
 def python(
@@ -486,9 +414,9 @@ def python(
             raise ModelError(
                 f"python: class {layer} must stand at the top of its module, to be found by name"
             )
-    params = {"python_param": {"module": module, "layer": layer, "param_str": param_str}, **_rest(more)}
+    params = {"python_param": {"module": module, "layer": layer, "param_str": param_str}, **rest(more)}
     call = model.add_layer(
-        "Python", bottoms, params, name=name, base=str(layer).lower(), ntop=ntop, **_general(more)
+        "Python", bottoms, params, name=name, base=str(layer).lower(), ntop=ntop, **general(more)
     )
     return _tops(call)
 
@@ -500,12 +428,12 @@ def _tops(call: LayerCall) -> Any:
 _GENERAL = ("phase",)
 
 
-def _general(more: dict[str, Any]) -> dict[str, Any]:
+def general(more: dict[str, Any]) -> dict[str, Any]:
     """What add_layer itself takes."""
     return {key: more[key] for key in _GENERAL if key in more}
 
 
-def _rest(more: dict[str, Any]) -> dict[str, Any]:
+def rest(more: dict[str, Any]) -> dict[str, Any]:
     """Fields of the definition."""
     return {key: value for key, value in more.items() if key not in _GENERAL}
 

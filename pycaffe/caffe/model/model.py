@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import context, net_weights
-from ..blob import Blob
 from ..callbacks import SolverCallback
 from ..execution import ExecutionContext
 from ..proto import caffe_pb2
@@ -21,8 +20,8 @@ from . import files, training
 from .definition import Definition
 from .feed import FeedSource
 from .graph import LayerCall, ModelError, ModelSource, Top
-from .parameters import FillerLike, InitialValues, Parameter, ParameterInfo, Values, parameter_name
-from .recording import TEST, TRAIN, Recording, phase_of
+from .parameter_set import ParameterSet
+from .recording import TEST, TRAIN, phase_of
 from .running import ModelNet
 from .training import History, Minimizer
 
@@ -35,7 +34,7 @@ _ambient = threading.local()
 _default: list[Model] = []
 
 
-class Model(Recording, ModelFunctions):
+class Model(ParameterSet, ModelFunctions):
     """A net in the making, and all nets that are made of it.
 
         with M.Model("lenet") as m:
@@ -57,8 +56,7 @@ class Model(Recording, ModelFunctions):
     def __init__(
         self, name: str = "", *, seed: int | None = None, device: str | None = None, engine: str | None = None
     ):
-        super().__init__(name)
-        self.seed = _draw_seed() if seed is None else int(seed)
+        super().__init__(name, _draw_seed() if seed is None else int(seed))
         if not 0 <= self.seed < 2**62:
             raise ModelError(f"seed must lie in [0, 2**62), not {seed}")
         self.device, self.engine = device, engine
@@ -66,12 +64,7 @@ class Model(Recording, ModelFunctions):
             _device(device)
         self.feeds: dict[str, FeedSource] = {}
         self.test_batches: dict[LayerCall, Callable[[], int | None] | None] = {}
-        self.init_net = InitialValues(self)
         self.nets: weakref.WeakSet[ModelNet] = weakref.WeakSet()
-        self._values = Values()
-        self._created: dict[str, Parameter] = {}
-        self._parameters: dict[tuple[LayerCall, int], Parameter] = {}
-        self._shapes: dict[Top, tuple[int, ...]] | None = None
         self._run_nets: dict[Any, ModelNet] = {}
         self._minimizer: Minimizer | None = None
 
@@ -121,160 +114,8 @@ class Model(Recording, ModelFunctions):
         return self.unique_name(name) if name in self._top_names or self._scopes else name
 
     def changed(self) -> None:
-        self._shapes = None
+        super().changed()
         self._run_nets.clear()
-
-    def _input(self, value: Any, index: int, layer: caffe_pb2.LayerParameter, place: str) -> Top:
-        if isinstance(value, Parameter):
-            value = self.top_of(value)
-        return super()._input(value, index, layer, place)
-
-    # -- parameters -----------------------------------------------------------------------------------
-
-    def create_parameter(
-        self,
-        name: str,
-        shape: Sequence[int],
-        filler: FillerLike | None = None,
-        lr_mult: float = 1.0,
-        decay_mult: float = 1.0,
-    ) -> Parameter:
-        """A parameter for layers to share, or to compute with where a top is expected.
-
-        name: in the present scope. filler: "xavier", a number, {"type": "gaussian", "std": 0.01}; zeros by
-        default. lr_mult: times the solver's rate, 0 freezes it. decay_mult: times its weight_decay.
-        Raises ModelError for a name that is taken.
-        """
-        from .graph import caller_place
-
-        name = "/".join([*self._scopes, name])
-        if name in self._created:
-            raise ModelError(
-                f"the model has a parameter '{name}' already (made at {self._created[name].place})"
-            )
-        parameter = Parameter(
-            self, name, tuple(int(n) for n in shape), filler, lr_mult, decay_mult, caller_place()
-        )
-        self._created[name] = parameter
-        return parameter
-
-    def share(self, call: LayerCall, index: int, parameter: Parameter) -> None:
-        """Let parameter `index` of a layer be this one, which others use, too."""
-        if not isinstance(parameter, Parameter) or parameter.model is not self:
-            raise call.error(f"a parameter of this model is wanted, not {parameter!r}")
-        for user, i in parameter.uses[:1]:
-            self._values.rename(user, i, parameter.key_name)
-        parameter.used_by(call, index)
-        self._parameters[call, index] = parameter
-        self.changed()
-
-    def top_of(self, parameter: Parameter) -> Top:
-        """A top with a parameter's values, by a layer of type Parameter."""
-        for call in parameter.layers:
-            if call.type == "Parameter":
-                return call.tops[0]
-        shape = {"dim": list(parameter.shape)}
-        name = parameter.name if parameter.name not in self._layer_names else f"{parameter.name}_value"
-        scopes, self._scopes = self._scopes, []
-        try:
-            call = self.add_layer("Parameter", (), {"shape": shape}, name=name)
-        finally:
-            self._scopes = scopes
-        if parameter.filler is not None and not parameter.uses:
-            call.definition.blobs.append(_blob_of(parameter.drawn((self.seed, 0))).to_proto())
-        self.share(call, 0, parameter)
-        return call.tops[0]
-
-    @property
-    def parameters(self) -> dict[str, Parameter]:
-        """All parameters by name, in the order of their layers: "conv1/weight", "conv1/bias", ... Builds a
-        net when the layers have changed."""
-        self._discover()
-        named: dict[str, Parameter] = {}
-        for call in self.layers:
-            for parameter in self._parameters_of(call):
-                named.setdefault(parameter.name, parameter)
-        return named
-
-    def param_info(self, parameter: Parameter | str) -> ParameterInfo:
-        """Shape, filler, multipliers, users and gradient of a parameter (or of the one of that name)."""
-        p = self._find_parameter(parameter)
-        users = tuple(call.name for call in p.layers)
-        return ParameterInfo(p.name, p.shape, p.filler, p.lr_mult, p.decay_mult, users, p.diff)
-
-    def _find_parameter(self, parameter: Parameter | str) -> Parameter:
-        if isinstance(parameter, Parameter):
-            return parameter
-        known = {**self._created, **self.parameters}
-        if parameter not in known:
-            from ..errors import closest
-
-            raise ModelError(
-                f"the model has no parameter '{parameter}'{closest(parameter, known)} ({', '.join(known)})"
-            )
-        return known[parameter]
-
-    def parameters_of(self, call: LayerCall) -> tuple[Parameter, ...]:
-        """A layer's parameters in their order."""
-        self._discover()
-        return self._parameters_of(call)
-
-    def _parameters_of(self, call: LayerCall) -> tuple[Parameter, ...]:
-        found = []
-        while self._values.find(call, len(found)) is not None:
-            key = (call, len(found))
-            if key not in self._parameters:
-                parameter = self._same(call, len(found)) or Parameter(self, parameter_name(call, len(found)))
-                self._parameters[key] = parameter
-                parameter.uses.append(key)
-            found.append(self._parameters[key])
-        return tuple(found)
-
-    def _same(self, call: LayerCall, index: int) -> Parameter | None:
-        """The parameter that another layer of the same name, or the same param name, has already."""
-        blob = self._values.find(call, index)
-        for parameter in self._parameters.values():
-            user, i = parameter.uses[0]
-            if self._values.find(user, i) is blob:
-                return parameter
-        return None
-
-    def blob_of(self, parameter: Parameter) -> Blob:
-        """The shared blob of a parameter."""
-        self._discover()
-        for call, index in parameter.uses:
-            blob = self._values.find(call, index)
-            if blob is not None:
-                return blob
-        raise ModelError(f"parameter '{parameter.name}' ({parameter.place}) is used by no layer yet")
-
-    def init(self, seed: int | None = None) -> None:
-        """Draw all parameters anew (by another seed, if one is given), put in what init_net gives, and begin
-        the training anew. Nets and arrays that are held stay valid."""
-        if seed is not None:
-            self.seed = int(seed)
-        for parameter in self.init_net:
-            for call in parameter.layers:
-                del call.definition.blobs[:]
-        self._minimizer = None if self._minimizer is None else Minimizer(self, self._minimizer.param)
-        self._discover()
-        fresh, self._values = self._values, Values()
-        try:
-            self._shapes = None
-            self._discover()
-        finally:
-            drawn, self._values = self._values, fresh
-        self._values.copy_from(drawn)
-        self.init_net.apply((self.seed, 0))
-
-    def weights_net(self) -> ModelNet:
-        """A training net, for its parameters: the solver's, where there is one."""
-        solver = self._minimizer.made if self._minimizer is not None else None
-        return self.net("train") if solver is None else solver.net  # type: ignore[return-value]
-
-    def load(self, weights: str | os.PathLike[str]) -> None:
-        """Copy parameters by layer name from a .caffemodel or .h5."""
-        net_weights.copy_from(self.weights_net(), str(weights))
 
     # -- nets -----------------------------------------------------------------------------------------
 
@@ -338,6 +179,10 @@ class Model(Recording, ModelFunctions):
                 raise
             self._note_shapes(net, definition)
 
+    def _begin_anew(self) -> None:
+        if self._minimizer is not None:
+            self._minimizer = Minimizer(self, self._minimizer.param)
+
     def _note_shapes(self, net: ModelNet, definition: Definition) -> None:
         if self._shapes is None:
             self._shapes = {}
@@ -393,6 +238,15 @@ class Model(Recording, ModelFunctions):
                 os.environ.pop("CAFFE_ENGINE", None)
                 if engine is not None:
                     os.environ["CAFFE_ENGINE"] = engine
+
+    def weights_net(self) -> ModelNet:
+        """A training net, for its parameters: the solver's, where there is one."""
+        solver = self._minimizer.made if self._minimizer is not None else None
+        return self.net("train") if solver is None else solver.net  # type: ignore[return-value]
+
+    def load(self, weights: str | os.PathLike[str]) -> None:
+        """Copy parameters by layer name from a .caffemodel or .h5."""
+        net_weights.copy_from(self.weights_net(), str(weights))
 
     # -- training -------------------------------------------------------------------------------------
 
@@ -528,9 +382,3 @@ def _device(text: str) -> tuple[bool, int]:
     if kind not in ("cpu", "gpu", "cuda") or (number and not number.isdigit()):
         raise ModelError(f"device must be 'cpu', 'gpu' or 'gpu:<number>', not {text!r}")
     return kind != "cpu", int(number or 0)
-
-
-def _blob_of(array: np.ndarray) -> Blob:
-    blob = Blob(array.shape)
-    blob.overwrite_cpu_data()[...] = array
-    return blob

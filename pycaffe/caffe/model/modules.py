@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +34,13 @@ def snake_case(name: str) -> str:
 
 
 def daily_functions() -> dict[str, LayerFunction]:
-    """The functions of functions.py and sources.py, by name."""
-    from .functions import __name__ as module  # `from . import functions` would ask M.__getattr__
-    from .sources import data
-
-    functions = sys.modules[module]
-
-    found = {name: f for name, f in vars(functions).items() if _is_layer_function(f, functions.__name__)}
-    return {**found, "data": data}
+    """The functions of functions.py, losses.py and sources.py, by name."""
+    found: dict[str, LayerFunction] = {}
+    for module in ("functions", "losses", "sources"):
+        path = f"{__package__}.{module}"  # `from . import functions` would ask M.__getattr__
+        names = vars(import_module(path))
+        found |= {name: f for name, f in names.items() if _is_layer_function(f, path)}
+    return found
 
 
 def _is_layer_function(value: Any, module: str) -> bool:
@@ -92,9 +92,7 @@ def register_module(module: ModuleType | str) -> list[str]:
     from .model import Model
 
     if isinstance(module, str):
-        import importlib
-
-        module = importlib.import_module(module)
+        module = import_module(module)
     names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
     found = {n: f for n in names if _is_layer_function(f := getattr(module, n), module.__name__)}
     if not found:
