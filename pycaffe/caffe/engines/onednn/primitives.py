@@ -359,17 +359,17 @@ def _argument(value: Any) -> Any:
 
 # Elements that one thread moves, or tens of multiplications that it makes, in the time that starting another
 # takes.
-_ALONE = 1 << 15
+_ALONE = 1 << 16
 
 
 def _work(kind: str, arguments: Sequence[Any]) -> int:
-    """Elements of all operands; for products, a tenth of their multiplications, if that is more."""
+    """Elements of all operands; for products, a 32nd of their multiplications, if that is more."""
     shapes = [a.shape for a in arguments if isinstance(a, (MemoryDesc, AnyDesc))]
     total = sum(math.prod(shape) for shape in shapes)
     if "convolution" in kind:
-        return max(total, math.prod(shapes[-1]) * math.prod(shapes[1]) // shapes[-1][1] // 10)
+        return max(total, math.prod(shapes[-1]) * math.prod(shapes[1]) // shapes[-1][1] // 32)
     if "inner_product" in kind:
-        return max(total, shapes[0][0] * math.prod(shapes[1]) // 10)
+        return max(total, shapes[0][0] * math.prod(shapes[1]) // 32)
     return total
 
 
