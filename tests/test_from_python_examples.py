@@ -50,3 +50,12 @@ def test_lenet() -> None:
 def test_own_loop(capsys: pytest.CaptureFixture[str]) -> None:
     assert script("own_loop").main() < 0.5
     assert "quick brown fox" in capsys.readouterr().out
+
+
+def test_the_tour_begins_with_a_program_that_runs() -> None:
+    text = (FOLDER.parents[1] / "docs" / "from_python.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, object] = {}
+    exec(code, names)
+    assert names["history"].tests[-1][1]["accuracy"] > 0.95  # type: ignore[attr-defined]
+    assert all(Path(name).is_file() for name in ("lenet.prototxt", "lenet.caffemodel", "solver.prototxt"))

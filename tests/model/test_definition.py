@@ -126,6 +126,29 @@ def test_phases() -> None:
         m.relu(s, phase="deploy")
 
 
+def test_a_layer_of_one_phase_in_the_middle() -> None:
+    m = M.Model()
+    x = m.input((2, 3))
+    s = m.fc(m.dropout(m.fc(x, 4), phase="train"), 5)
+    assert [(n.name, *n.bottom, *n.top) for n in m.to_proto("test").layer] == [
+        ("data", "data"),
+        ("fc1", "data", "fc1"),
+        ("fc2", "fc1", "fc2"),
+    ]
+    assert [n.name for n in m.to_proto("test", outputs=s).layer] == ["data", "fc1", "fc2"]
+    assert m.run(s, {x: np.ones((1, 3))}).shape == (1, 5)
+    hidden = m.sigmoid(s, phase="train")
+    m.fc(hidden, 2)
+    with pytest.raises(
+        M.ModelError, match=r"'fc3' .*reads 'sigmoid1', which layer 'sigmoid1' .*one phase only"
+    ):
+        m.to_proto()
+    with pytest.raises(
+        M.ModelError, match=r"'sigmoid1' is needed, and layer 'sigmoid1' .* not of this phase"
+    ):
+        m.net("test", hidden)
+
+
 def test_pruned_nets() -> None:
     m = M.Model()
     x, y = m.input((2, 3)), m.input((2,), name="label")

@@ -119,6 +119,9 @@ def test_created_parameters() -> None:
     out = m.run(y, {x: np.ones((2, 3))})
     np.testing.assert_allclose(out, np.tile(2 * w.data.sum(axis=1) + 7, (2, 1)), rtol=1e-6)
     assert 0 < w.data.std() < 0.3
+    m.fc(x, 5, weight=m.create_parameter("v", (4, 3)))
+    with pytest.raises(M.ModelError, match=r"fc3.*parameter 0 has shape \(5, 3\), and 'v' .*\(4, 3\)"):
+        m.net("test")
     with pytest.raises(M.ModelError, match=r"has a parameter 'offset' already \(made at test_parameters"):
         m.create_parameter("offset", (1,))
     with pytest.raises(M.ModelError, match="a parameter of this model is wanted"):

@@ -12,6 +12,7 @@ import pytest
 
 import caffe
 from caffe import model as M
+from caffe.resources import data_path
 
 
 def digits(seed: int | None = 3) -> M.Model:
@@ -59,6 +60,27 @@ def test_databases(seed: int | None) -> None:
     assert history.tests[-1][1]["accuracy"] == pytest.approx(float(solver.test(0)["accuracy"]), abs=0)
     net = caffe.Net("net.prototxt", "net.caffemodel", caffe.TEST)
     np.testing.assert_array_equal(net.params["score"][0].data, m.parameters["score/weight"].data)
+
+
+def test_a_prototxt_read_back_trains_alike() -> None:
+    """The reference model of the digits, with its dropout, by its own solver and as a model."""
+    folder = data_path("models", "digits")
+    solver = caffe.get_solver(str(folder / "solver.prototxt"))
+    solver.param.max_iter, solver.param.snapshot_after_train = 12, False
+    solver.solve()
+    m = M.from_proto(folder / "train_test.prototxt", seed=solver.param.random_seed)
+    m.minimize(
+        None,
+        base_lr=0.05,
+        momentum=0.9,
+        weight_decay=0.002,
+        lr_policy="step",
+        gamma=0.1,
+        stepsize=450,
+    )
+    history = m.fit(12, test_every=6)
+    assert m.count_test_batches() == 3 and len(history.tests) == 3
+    assert_same_parameters(m, solver)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

@@ -68,17 +68,29 @@ def needed_for(calls: Sequence[LayerCall], outputs: Iterable[Top], inputs: Itera
     while stack:
         top = stack.pop()
         makers = [call for call in top.producers if call in chosen]
-        for call in makers:
-            needed.add(call)
-        # An in-place layer of another phase is as if it were not there.
-        below = [t for call in makers for t in call.inputs] or [
-            call.inputs[top.index] for call in top.producers if call.in_place and top.index in call.in_place
-        ]
+        needed.update(makers)
+        below = [t for call in makers for t in call.inputs]
+        if not makers and passes_through(top):
+            below = [top.layer.inputs[top.index]]
+        elif not makers:
+            raise ModelError(
+                f"'{top.name}' is needed, and layer '{top.layer.name}' ({top.layer.place}), which makes it, is "
+                "not of this phase"
+            )
         for other in below:
             if other not in seen and other not in stop:
                 seen.add(other)
                 stack.append(other)
     return [call for call in calls if call in needed]
+
+
+def passes_through(top: Top) -> bool:
+    """May the layer that makes this top, where it is for other phases only, be left out, as if its input
+    stood there? So Dropout with phase="train" is nothing when testing."""
+    in_place = top.layer.in_place
+    if in_place is not None:
+        return top.index in in_place
+    return len(top.layer.inputs) == len(top.layer.tops) == 1
 
 
 def render(
@@ -94,7 +106,8 @@ def render(
     """
     definition = Definition(caffe_pb2.NetParameter())
     definition.param.CopyFrom(header)
-    places, present = _in_place(everything, set(kept)), set(calls)
+    kept = set(kept)
+    places, present = _in_place(everything, kept), set(calls)
     names = definition.names
     for call in everything:
         for top in call.inputs:  # of a layer that is not among them, where the net begins
@@ -108,9 +121,36 @@ def render(
     for call in calls:
         layer = definition.param.layer.add()
         layer.CopyFrom(call.definition)
-        layer.bottom.extend(names[top] for top in call.inputs)
+        layer.bottom.extend(names[_present(top, present, kept)] for top in call.inputs)
         layer.top.extend(names[top] for top in call.tops)
     return definition
+
+
+def _present(top: Top, present: set[LayerCall], kept: set[Top]) -> Top:
+    """The top that stands in this one's place when its layer is not in the net."""
+    while top not in kept and not present.intersection(top.producers) and passes_through(top):
+        top = top.layer.inputs[top.index]
+    return top
+
+
+def check_phases(definition: Definition, calls: Sequence[LayerCall]) -> None:
+    """Of a net for all phases: what is read in all of them must be there in all, or be in place. Raises
+    ModelError."""
+    names = definition.names
+    for call in calls:
+        for top in call.inputs:
+            maker = top.layer
+            rules = list(maker.definition.include) or list(maker.definition.exclude)
+            if not rules or maker.fixed_names or len(top.producers) > 1:
+                continue
+            if rules in (list(call.definition.include), list(call.definition.exclude)):
+                continue
+            if passes_through(top) and names[top] == names[maker.inputs[top.index]]:
+                continue
+            raise ModelError(
+                f"layer '{call.name}' ({call.place}) reads '{top.name}', which layer '{maker.name}' "
+                f"({maker.place}) makes in one phase only; give both the same phase"
+            )
 
 
 def _in_place(calls: Sequence[LayerCall], kept: set[Top]) -> dict[LayerCall, frozenset[int]]:

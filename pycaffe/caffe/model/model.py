@@ -17,9 +17,9 @@ from ..callbacks import SolverCallback
 from ..execution import ExecutionContext
 from ..proto import caffe_pb2
 from . import files, training
-from .definition import Definition
+from .definition import Definition, in_phase
 from .feed import FeedSource
-from .graph import LayerCall, ModelError, ModelSource, Top
+from .graph import ModelError, ModelSource, Top
 from .parameter_set import ParameterSet
 from .recording import TEST, TRAIN, phase_of
 from .running import ModelNet
@@ -63,7 +63,6 @@ class Model(ParameterSet, ModelFunctions):
         if device is not None:
             _device(device)
         self.feeds: dict[str, FeedSource] = {}
-        self.test_batches: dict[LayerCall, Callable[[], int | None] | None] = {}
         self.nets: weakref.WeakSet[ModelNet] = weakref.WeakSet()
         self._run_nets: dict[Any, ModelNet] = {}
         self._minimizer: Minimizer | None = None
@@ -156,6 +155,7 @@ class Model(ParameterSet, ModelFunctions):
         source = ModelSource(self._places, self.name)
         net = ModelNet(self, definition, phase, run, outputs, source)
         self._values.attach(net)
+        self.check_created()
         if self._shapes is None and solver_net:
             self._note_shapes(net, definition)
         return net
@@ -315,22 +315,13 @@ class Model(ParameterSet, ModelFunctions):
 
     def count_test_batches(self) -> int:
         """How many batches the test data have. Raises ModelError where nobody knows."""
-        counts = []
-        for call in self.layers:
-            if call in self.test_batches and (self.define_phase(call) in (None, TEST)):
-                ask = self.test_batches[call]
-                count = ask() if ask is not None else None
-                if count:
-                    counts.append(count)
-        if not counts:
-            raise ModelError("how many test batches there are is not known: give fit(..., test_batches=...)")
-        return min(counts)
+        from .sources import count_batches
 
-    @staticmethod
-    def define_phase(call: LayerCall) -> int | None:
-        """The one phase that a layer is for, or None."""
-        phases = {rule.phase for rule in call.definition.include if rule.HasField("phase")}
-        return phases.pop() if len(phases) == 1 else None
+        counts = [count_batches(call, self.feeds) for call in in_phase(self.layers, TEST)]
+        known = [count for count in counts if count]
+        if not known:
+            raise ModelError("how many test batches there are is not known: give fit(..., test_batches=...)")
+        return min(known)
 
     # -- files ----------------------------------------------------------------------------------------
 

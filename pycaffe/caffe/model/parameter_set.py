@@ -74,6 +74,17 @@ class ParameterSet(Recording):
         self._created[name] = parameter
         return parameter
 
+    def check_created(self) -> None:
+        """Raises ModelError where a layer's parameter has another shape than the one that it was given."""
+        for parameter in self._created.values():
+            for call, index in parameter.uses:
+                blob = self._values.find(call, index)
+                if blob is not None and blob.shape != parameter.shape:
+                    raise call.error(
+                        f"its parameter {index} has shape {blob.shape}, and '{parameter.name}' (made at "
+                        f"{parameter.place}) {parameter.shape}"
+                    )
+
     def share(self, call: LayerCall, index: int, parameter: Parameter) -> None:
         """Let parameter `index` of a layer be this one, which others use, too."""
         if not isinstance(parameter, Parameter) or parameter.model is not self:

@@ -14,7 +14,7 @@ from ..proto import caffe_pb2
 from ..proto_text import layer_lines, read_text
 from ..upgrade_proto import read_net_upgraded, upgrade_net
 from . import deploy
-from .definition import Definition, in_phase, needed_for, render
+from .definition import Definition, check_phases, in_phase, needed_for, render
 from .graph import LayerCall, ModelError, Top, caller_place
 
 TRAIN, TEST = caffe_pb2.TRAIN, caffe_pb2.TEST
@@ -205,6 +205,8 @@ class Recording:
                 wanted = sinks(calls)
             everything = calls = needed_for(calls, wanted, inputs)
         definition = render(everything, calls, self._header, [*(wanted or ()), *inputs])
+        if number is None:
+            check_phases(definition, calls)
         if inputs:
             deploy.put_inputs(definition, inputs, self.shape_of)
         if number is not None:

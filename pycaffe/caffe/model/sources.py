@@ -146,19 +146,16 @@ def _add(
             names = tops or _names_in(path)
             param = {"source": path, "batch_size": _positive(batch_size), "shuffle": shuffle}
             call = add("HDF5Data", {"hdf5_data_param": param}, names)
-            model.test_batches[call] = None
             return call
         else:
             if shuffle:
                 raise ModelError("data: shuffle is not for databases: shuffle when writing them")
             call = add("Data", _database(path, batch_size, transform), _TOP_NAMES)
-            model.test_batches[call] = lambda: _entries(path) // batch_size
             return call
     transform.by_a_layer("arrays, data sets and iterables")
     feed, names = _feed(source, batch_size, shuffle, threads, collate)
     call = add("Python", {"python_param": {**_FEED, "param_str": feed.key}}, names)
     model.feeds[feed.key] = feed
-    model.test_batches[call] = lambda: feed.batches
     return call
 
 
@@ -177,10 +174,15 @@ def _database(path: str, batch_size: int, transform: _Transform) -> dict[str, An
     return {"data_param": param, **transform.field()}
 
 
-def _entries(path: str) -> int:
-    path = resolve_source(path)
-    with open_db(path, detect_backend(path) or "lmdb") as db:
-        return db.entries or 0
+def count_batches(call: LayerCall, feeds: Mapping[str, FeedSource]) -> int | None:
+    """How many batches a layer's data have; None for what is no data layer, or where nobody knows."""
+    if call.type == "Data":
+        param = call.definition.data_param
+        path = resolve_source(param.source)
+        with open_db(path, param.backend) as db:
+            return max(1, (db.entries or 0) // param.batch_size)
+    feed = feeds.get(call.definition.python_param.param_str)
+    return feed.batches if feed is not None else None
 
 
 def _names_in(path: str) -> list[str]:
