@@ -530,3 +530,27 @@ def test_a_dropped_net_is_freed_at_once() -> None:
         assert weight() is None and layer() is None
     finally:
         gc.enable()
+
+
+def test_parameters_learn_in_test_phase_too(engine: str) -> None:
+    """A scale in place keeps what its gradient needs, whatever the phase."""
+    net = net_of(
+        input_layer("2 3 2 2", "2 3 2 2", names="x t")
+        + """
+        layer { name: "ip" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 3 kernel_size: 1
+                weight_filler { type: "xavier" } } }
+        layer { name: "s" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
+        layer { name: "loss" type: "EuclideanLoss" bottom: "c" bottom: "t" top: "loss" }
+        """,
+        caffe.TEST,
+    )
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 3, 2, 2)
+    net.params["s"][0].data[...] = [0.1, 0.2, -0.3]
+    net.blobs["x"].data[...] = x
+    net.forward()
+    net.backward()
+    w, b = (p.data.astype(float) for p in net.params["ip"])
+    before = np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x) + b[:, None, None]
+    dy = before * np.array([0.1, 0.2, -0.3])[:, None, None] / 2
+    assert np.allclose(net.params["s"][0].diff, (dy * before).sum((0, 2, 3)), atol=1e-5)
+    assert np.allclose(net.params["s"][1].diff, dy.sum((0, 2, 3)), atol=1e-5)

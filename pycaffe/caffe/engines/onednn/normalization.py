@@ -16,7 +16,6 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
-from ...proto import caffe_pb2
 from .base import Call, Gradient, OneDNNKernel, no_post
 from .place import PLACE, Operand
 from .primitives import (
@@ -211,11 +210,7 @@ class _Affine(_Normalizing):
         self._stats = {MEAN: vector(zeros), VARIANCE: vector(zeros)}
         self._params = self.parameters()
         self._flags = USE_GLOBAL_STATS | sum(USE_SCALE if k == SCALE else USE_SHIFT for k in self._params)
-        keep = (
-            any(self.layer.param_propagate_down)
-            and self.layer.phase == caffe_pb2.TRAIN
-            or any(self.propagate_down)
-        )
+        keep = any(self.layer.param_propagate_down) or any(self.propagate_down)
         self.source_argument = self.source(bottom[0], top[0], keep)
         prop = FORWARD_TRAINING if keep else FORWARD_INFERENCE
         self._found = forward_desc(prop, self.layout, 1.0, self._flags)
