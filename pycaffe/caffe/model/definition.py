@@ -74,8 +74,8 @@ def needed_for(calls: Sequence[LayerCall], outputs: Iterable[Top], inputs: Itera
             below = [top.layer.inputs[top.index]]
         elif not makers:
             raise ModelError(
-                f"'{top.name}' is needed, and layer '{top.layer.name}' ({top.layer.place}), which makes it, is "
-                "not of this phase"
+                f"'{top.name}' is needed, and layer '{top.layer.name}' ({top.layer.place}), which makes it, "
+                "is not of this phase"
             )
         for other in below:
             if other not in seen and other not in stop:
