@@ -57,8 +57,19 @@ def stream(start: int, step: int, count: int) -> list[int]:
     return [(start + step * i) % COUNT for i in range(count)]
 
 
+_others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _know_the_threads_of_others() -> None:
+    """A net that another test still holds (the default model, say) reads on."""
+    _others.clear()
+    _others.update(threading.enumerate())
+
+
 def reader_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("caffe data reader")]
+    """Those that this test has started."""
+    return [t for t in threading.enumerate() if t.name.startswith("caffe data reader") and t not in _others]
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 5])
