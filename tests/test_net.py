@@ -537,8 +537,8 @@ def test_parameters_learn_in_test_phase_too(engine: str) -> None:
     net = net_of(
         input_layer("2 3 2 2", "2 3 2 2", names="x t")
         + """
-        layer { name: "ip" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 3 kernel_size: 1
-                weight_filler { type: "xavier" } } }
+        layer { name: "ip" type: "Convolution" bottom: "x" top: "c"
+                convolution_param { num_output: 3 kernel_size: 1 weight_filler { type: "xavier" } } }
         layer { name: "s" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
         layer { name: "loss" type: "EuclideanLoss" bottom: "c" bottom: "t" top: "loss" }
         """,
