@@ -35,6 +35,9 @@ from .primitives import (
     strided,
 )
 
+# So few items are put in a row each, which costs nothing beside the weights and lets oneDNN lay those out.
+FEW_ITEMS = 2
+
 
 def forward_desc(
     source: MemoryDesc, weights: Any, outputs: int, bias: bool, attributes: Attributes | None = None
@@ -72,6 +75,7 @@ class InnerProductKernel(OneDNNKernel):
         if (
             not home.plain
             and home.shape[0] == items
+            and items > FEW_ITEMS
             and not layer.transpose
             and find_forward(home, layer.num_output, layer.bias_term) is not None
         ):
