@@ -283,7 +283,8 @@ class Memory:
     __slots__ = ("desc", "handle", "address", "keep", "_library", "__weakref__")
 
     def __init__(self, desc: MemoryDesc, buffer: Buffer | None = None):
-        self._library, self.desc, self.keep = load(), desc, buffer
+        self._library, self.desc = load(), desc
+        self.keep: Any = buffer  # whatever owns the memory at the address
         self.address = buffer.address if buffer is not None else 0
         self.handle = c.c_void_p()
         self._library.call(
