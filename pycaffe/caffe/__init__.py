@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import engines as engines
-from . import io as io
 from . import layer_types as layer_types
-from . import models as models
 from .blob import Blob as Blob
 from .callbacks import SolverAction as SolverAction
 from .callbacks import SolverCallback as SolverCallback
-from .classifier import Classifier as Classifier
 from .context import root_solver as root_solver
 from .context import set_device as set_device
 from .context import set_mode_cpu as set_mode_cpu
@@ -28,7 +25,6 @@ from .context import set_solver_count as set_solver_count
 from .context import set_solver_rank as set_solver_rank
 from .context import solver_count as solver_count
 from .context import solver_rank as solver_rank
-from .detector import Detector as Detector
 from .errors import CaffeError as CaffeError
 from .layer import Layer as Layer
 from .layer_registry import layer_type_list as layer_type_list
@@ -36,8 +32,6 @@ from .layer_registry import register_layer as register_layer
 from .logs import init_log as init_log
 from .logs import log as log
 from .logs import set_logging_disabled as set_logging_disabled
-from .nccl import NCCL as NCCL
-from .nccl import has_nccl as has_nccl
 from .net import Net as Net
 from .net_spec import NetSpec as NetSpec
 from .net_spec import layers as layers
@@ -58,7 +52,27 @@ from .timer import Timer as Timer
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import io as io
+    from . import models as models
+    from .classifier import Classifier as Classifier
+    from .detector import Detector as Detector
+    from .nccl import NCCL as NCCL
+    from .nccl import has_nccl as has_nccl
     from .sequential import Sequential as Sequential
+
+# Imported when asked for, by name: the module, and what it is called there ("" for the module itself).
+_LATER = {
+    "Classifier": ("classifier", "Classifier"),
+    "Detector": ("detector", "Detector"),
+    "NCCL": ("nccl", "NCCL"),
+    "Sequential": ("sequential", "Sequential"),
+    "estimator": ("estimator", ""),
+    "has_nccl": ("nccl", "has_nccl"),
+    "io": ("io", ""),
+    "model": ("model", ""),
+    "models": ("models", ""),
+    "sequential": ("sequential", ""),
+}
 
 __all__ = [
     "AdaDeltaSolver",
@@ -110,13 +124,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What `import caffe` leaves until it is asked for: models and what is built of them."""
-    if name == "Sequential":
-        from .sequential import Sequential
+    """What `import caffe` leaves until it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from importlib import import_module
 
-        return Sequential
-    if name in ("estimator", "model", "sequential"):
-        from importlib import import_module
-
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    module, attribute = _LATER[name]
+    found: Any = import_module(f"{__name__}.{module}")
+    return getattr(found, attribute) if attribute else found

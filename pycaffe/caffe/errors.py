@@ -24,7 +24,6 @@ ValueError: a script may catch everything of ours with one name and nothing else
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -116,6 +115,8 @@ class ForkError(CaffeError):
 
 def closest(name: str, known: Iterable[str], count: int = 3) -> str:
     """Text that helps after an unknown name: "; did you mean 'ReLU'?" or "" when nothing is near."""
+    import difflib  # only a mistake needs it
+
     names = list(known)
     lower = {n.lower(): n for n in names}
     hits = [lower[x] for x in difflib.get_close_matches(name.lower(), lower, n=count, cutoff=0.6)]

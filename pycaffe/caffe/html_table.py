@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 
 def html_table(rows: Sequence[Sequence[str]], caption: str = "") -> str:
     """Rows of text as an HTML table, the first as its heading, all but the first column to the right."""
+    import html  # only notebooks need it
 
     def cells(row: Sequence[str], tag: str) -> str:
         return "".join(

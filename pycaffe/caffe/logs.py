@@ -15,13 +15,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import getpass
 import logging
 import os
 import re
-import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -199,6 +196,9 @@ class SeverityFile(logging.Handler):
                 self._told = True
 
     def _open(self) -> int:
+        import getpass  # only log files need these
+        import socket
+
         now, host = datetime.datetime.now(), socket.gethostname()
         try:
             user = getpass.getuser()
@@ -237,6 +237,8 @@ def install(options: LogOptions, program: str = "caffe") -> StderrHandler:
     console.setLevel(lowest if to_stderr else _LEVELS[min(max(options.stderrthreshold, 0), 3)])
     handlers: list[logging.Handler] = [console]
     if (options.log_dir or not to_stderr) and not options.logtostderr:
+        import tempfile
+
         folder = Path(options.log_dir or tempfile.gettempdir())
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise CaffeError(f"-log_dir: there is no folder '{folder}' that can be written; create it")
