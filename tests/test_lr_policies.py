@@ -54,6 +54,21 @@ def test_extremes_are_finite() -> None:
     assert rates('base_lr: 1 lr_policy: "sigmoid" gamma: 1000 stepsize: 3', 2) == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("fields", "last"),
+    [
+        ('lr_policy: "step" gamma: 1e30 stepsize: 1', math.inf),
+        ('lr_policy: "exp" gamma: 1e30', math.inf),
+        ('lr_policy: "inv" gamma: 1e30 power: -20', math.inf),
+        ('lr_policy: "multistep" gamma: 1e30' + " stepvalue: 1" * 20, math.inf),
+        ('lr_policy: "poly" power: -1 max_iter: 20', math.inf),
+        ('lr_policy: "poly" power: 1e30 max_iter: 20', 0),
+    ],
+)
+def test_what_is_too_large_is_infinite(fields: str, last: float) -> None:
+    assert rates("base_lr: 1 " + fields, 21)[20] == last
+
+
 def test_asking_for_a_rate_does_not_pass_a_step() -> None:
     recipe = param('base_lr: 1 lr_policy: "multistep" gamma: 0.5 stepvalue: 2')
     for _ in range(3):

@@ -58,6 +58,14 @@ def check_policy(param: caffe_pb2.SolverParameter) -> Policy:
     return policy
 
 
+def _power(base: float, exponent: float) -> float:
+    """As in C: infinity, where Python raises, for what is too large and for 0 to a negative power."""
+    try:
+        return base**exponent
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
+
+
 @register_policy("fixed")
 def _fixed(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
     return param.base_lr, step
@@ -66,31 +74,31 @@ def _fixed(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple
 @register_policy("step")
 def _step(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
     step = iteration // param.stepsize
-    return param.base_lr * param.gamma**step, step
+    return param.base_lr * _power(param.gamma, step), step
 
 
 @register_policy("exp")
 def _exp(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
-    return param.base_lr * param.gamma**iteration, step
+    return param.base_lr * _power(param.gamma, iteration), step
 
 
 @register_policy("inv")
 def _inv(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
-    return param.base_lr * (1.0 + param.gamma * iteration) ** -param.power, step
+    return param.base_lr * _power(1.0 + param.gamma * iteration, -param.power), step
 
 
 @register_policy("multistep")
 def _multistep(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
     if step < len(param.stepvalue) and iteration >= param.stepvalue[step]:
         step += 1
-    return param.base_lr * param.gamma**step, step
+    return param.base_lr * _power(param.gamma, step), step
 
 
 @register_policy("poly")
 def _poly(param: caffe_pb2.SolverParameter, iteration: int, step: int) -> tuple[float, int]:
     left = 1.0 - iteration / param.max_iter
     # Past max_iter a negative base has no real power; the original yields nan there and trains on it.
-    return (param.base_lr * left**param.power if left >= 0 else 0.0), step
+    return (param.base_lr * _power(left, param.power) if left >= 0 else 0.0), step
 
 
 @register_policy("sigmoid")

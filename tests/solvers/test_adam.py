@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from caffe.errors import SolverError
 from solvers.support import check, solver_of
 
 
@@ -37,3 +38,10 @@ def test_means_come_before_squares() -> None:
     for i, g in enumerate(grads):
         np.testing.assert_allclose(solver.history[i].data, 0.1 * g, rtol=1e-5)
         np.testing.assert_allclose(solver.history[2 + i].data, 0.01 * g**2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("field", ["momentum: 1", "momentum: -0.5", "momentum2: 1", "momentum2: nan"])
+def test_means_that_never_fade_are_refused(field: str) -> None:
+    name, _, value = field.partition(": ")
+    with pytest.raises(SolverError, match=f"Adam needs 0 <= {name} < 1, not {value}"):
+        solver_of(f'type: "Adam" base_lr: 0.1 {field}')

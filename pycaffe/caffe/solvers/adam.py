@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..errors import SolverError
 from ..solver_registry import register_solver
 from .sgd import SGDSolver
 
@@ -18,11 +19,18 @@ class AdamSolver(SGDSolver):
 
     M, S: two history blobs per parameter, all M before all S; g as in SGDSolver.
     β₁ is momentum (default 0; the paper uses 0.9), β₂ is momentum2 (default 0.999), both in [0, 1); delta
-    (default 1e-8) is the paper's ε-hat.
+    (default 1e-8) is the paper's ε-hat. Raises SolverError for β₁ and β₂ outside their range.
     Source: Kingma, Ba, Adam: A Method for Stochastic Optimization (2014), end of section 2.
     """
 
     histories: ClassVar[int] = 2
+
+    def check_param(self) -> None:
+        super().check_param()
+        for field in ("momentum", "momentum2"):
+            value = getattr(self.param, field)
+            if not 0 <= value < 1:
+                raise SolverError(f"Adam needs 0 <= {field} < 1, not {value:g}")
 
     def correction(self) -> float:
         """√(1 - β₂ᵗ) / (1 - β₁ᵗ) of the coming update."""
