@@ -94,6 +94,15 @@ def test_flag_files(tmp_path):
     assert parse("-flagfile flags,more -iterations 9")[0]["iterations"] == ["9"]
 
 
+def test_a_flag_file_that_a_windows_editor_saved(tmp_path):
+    (tmp_path / "flags").write_bytes(b"\xef\xbb\xbf-solver=x\r\n-gray\r\n")
+    assert parse("-flagfile=flags")[0] == {"solver": ["x"], "gray": ["true"]}
+
+
+def test_no_flag_file():
+    assert parse("-flagfile= -solver=x")[0] == {"solver": ["x"]}
+
+
 def test_a_circle_of_flag_files(tmp_path):
     (tmp_path / "a").write_text("-flagfile=b\n")
     (tmp_path / "b").write_text("-flagfile=a\n")

@@ -138,7 +138,7 @@ def _expanded(argv: Sequence[str], flags: Table, program: str, files: tuple[str,
             value = next(rest, None) if value is None else value
             if value is None:
                 raise click.UsageError("flag '-flagfile' is missing its argument")
-            for path in value.split(","):
+            for path in filter(None, value.split(",")):
                 yield from _from_file(path, flags, program, files)
         else:
             found, negated = _find(name, flags)
@@ -168,7 +168,7 @@ def _from_file(path: str, flags: Table, program: str, files: tuple[str, ...]) ->
     if path in files:
         raise click.UsageError(f"-flagfile: {' reads '.join([*files, path])}: a circle")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise click.UsageError(f"-flagfile: cannot read {path}: {reason}") from None
