@@ -1,5 +1,5 @@
-"""The GPU engine: kernels of our own (cuda_kernels/) and cuBLAS, through PyCUDA; and beside it cuDNN's
-convolutions.
+"""The GPU engine: kernels of our own (cuda_kernels/) and cuBLAS, through PyCUDA; and beside it cuDNN, an
+engine of its own name for the layers that it computes as Caffe does.
 
 Nothing is loaded until the first net prefers the engine: docs/gpu.md.
 """
@@ -31,6 +31,7 @@ def _load_cudnn() -> None:
     from . import cudnn
 
     cudnn.cudnn()
+    from . import cudnn_convolution, cudnn_layers  # noqa: F401  (add the rows)
 
 
 def _describe_cudnn() -> str:

@@ -29,6 +29,11 @@ class PoolingKernel(CudaKernel):
         return len(layer.kernel) <= 3 and max(numbers) < 2**28 and super().supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        self.measure(bottom, top)
+        self._index = keep(self._index, self.count) if self.method != AVE else None
+
+    def measure(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        """All of reshape but the memory for what backward needs."""
         layer, shape = self.layer, top[0].shape
         self.method, self.training = layer.method, layer.phase == caffe_pb2.TRAIN
         self.geometry = (
@@ -39,7 +44,6 @@ class PoolingKernel(CudaKernel):
             *three(shape[2:], 1),
         )
         self.count = math.prod(shape)
-        self._index = keep(self._index, self.count) if self.method != AVE else None
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, count = read(bottom[0].data_mem), self.count
