@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from google.protobuf.message import Message
-
-from . import context, debug_info, kernels, net_batch, net_memory, net_weights
+from . import context, debug_info, kernels, net_memory, net_weights
 from .blob import Blob
-from .errors import CaffeError, LayerError, NetError, closest
+from .errors import CaffeError, LayerError, NetError
 from .execution import ExecutionContext
 from .kernels import Kernel
 from .layer import Layer
+from .net_calls import HOOKS, Callback, NetCalls
 from .net_insertion import filter_net, insert_splits
-from .net_names import NetNames
 from .net_source import NetSource
+from .net_step import Runner, Step, backward_order, log_fallbacks
 from .net_wiring import LearnableParam, Wiring
 from .proto import caffe_pb2
 from .synced_mem import Pool, SyncedMem
@@ -30,70 +28,8 @@ log = logging.getLogger("caffe.net")
 
 TRAIN, TEST = caffe_pb2.TRAIN, caffe_pb2.TEST
 
-Callback = Callable[[int], Any]
 
-
-class Step:
-    """One layer's place in the net: its kernel, its blobs, and the shapes it was last prepared for."""
-
-    __slots__ = (
-        "layer",
-        "kernel",
-        "bottom",
-        "top",
-        "propagate_down",
-        "wanted",
-        "losses",
-        "_shapes",
-        "_always",
-    )
-
-    def __init__(self, layer: Layer, bottom: list[Blob], top: list[Blob], propagate_down: list[bool]):
-        self.layer, self.bottom, self.top, self.propagate_down = layer, bottom, top, propagate_down
-        self.losses = [t for t, w in zip(top, layer.loss_weights, strict=True) if w]
-        self.wanted = kernels.preferences(_engine_field(layer.layer_param))
-        self.kernel: Kernel = kernels.ReferenceKernel(layer)
-        self._always = layer.reshape_every_pass
-        self._shapes: list[tuple[Blob, tuple[int, ...]]] = []
-
-    def prepare(self, run: ExecutionContext) -> None:
-        """After the layer has shaped its tops: choose the kernel and let it prepare."""
-        chosen = kernels.select(self.layer, self.bottom, self.wanted)
-        if type(self.kernel) is not chosen:
-            self.kernel = chosen(self.layer, self.propagate_down)
-        self.kernel.reshape(run, self.bottom, self.top)
-        self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top))]
-
-    def reshape(self, run: ExecutionContext) -> None:
-        self.layer.reshape(self.bottom, self.top)
-        self.prepare(run)
-
-    @property
-    def outdated(self) -> bool:
-        """Must reshape come before forward?"""
-        if self._always:
-            return True
-        for blob, shape in self._shapes:
-            if blob.shape is not shape:
-                return True
-        return False
-
-    def forward(self, run: ExecutionContext) -> float:
-        """Run the layer; returns its part of the objective."""
-        if self.outdated:
-            self.reshape(run)
-        self.kernel.forward(run, self.bottom, self.top)
-        loss = 0.0
-        for blob in self.losses:
-            data, weight = blob.cpu_data(), blob.cpu_diff()
-            loss += data.item() * weight.item() if data.size == 1 else float(np.vdot(data, weight))
-        return loss
-
-    def backward(self, run: ExecutionContext) -> None:
-        self.kernel.backward(run, self.top, self.propagate_down, self.bottom)
-
-
-class Net(NetNames):
+class Net(NetCalls):
     """A net in one phase.
 
     Net(model, phase), Net(model, weights, phase), Net(model, phase, weights=..., level=0, stages=[...])
@@ -199,18 +135,19 @@ class Net(NetNames):
         self._first_user = {min(p.users): [] for p in self.learnable}
         for p in self.learnable:
             self._first_user[min(p.users)].append(p)
-        self._hooks: dict[str, list[Callback]] = {k: [] for k in _HOOKS}
+        self._hooks: dict[str, list[Callback]] = {k: [] for k in HOOKS}
         self._mems: list[SyncedMem] = []
         self._planned: list[Kernel] = []
-        self._plan: list[Step | kernels.Fused] = []
-        self._plan_back: list[tuple[Sequence[int], Step | kernels.Fused]] = []
+        self._passes: list[tuple[Step | kernels.Fused, kernels.End]] = []
+        self._plan: list[Runner] = []
+        self._plan_back: list[tuple[Sequence[int], Runner]] = []
         self._data_ends: net_memory.Ends = []
         self._diff_ends: net_memory.Ends = []
         self._pool = Pool()
         for step in self._steps:
             step.prepare(self.run)
         self._after_wiring()
-        self._log_fallbacks()
+        log_fallbacks(self._steps)
         log.info("Network initialization done.")
 
     def _pick(self, ids: Sequence[int]) -> list[Blob]:
@@ -222,7 +159,7 @@ class Net(NetNames):
         kernels_now = [step.kernel for step in self._steps]
         if kernels_now != self._planned:
             self._planned, self._plan = kernels_now, kernels.plan(self._steps)
-            self._plan_back = self._backward_order()
+            self._plan_back = backward_order(self._plan, self._steps, self._wiring.layer_need_backward)
             self._plan_memory()
         if all(step.kernel.engine == kernels.REFERENCE for step in self._steps):
             self._mems = []
@@ -240,6 +177,8 @@ class Net(NetNames):
         if not self._keep_blobs:
             keep = [blob.data_mem for blob in own]
             self._data_ends = net_memory.data_ends(self._plan, names, keep, self._pool)
+        kept = {blob.data_mem for blob in own}
+        self._passes = kernels.passes(self._plan, self._data_ends, kept)
         self._diff_ends = []
         if not self._keep_diffs:
             order = [runner for _, runner in self._plan_back]
@@ -255,40 +194,6 @@ class Net(NetNames):
         self._keep_diffs = bool(keep)
         self._plan_memory()
 
-    def _backward_order(self) -> list[tuple[Sequence[int], Step | kernels.Fused]]:
-        """Of a whole backward pass, what runs and which steps that covers, last step first."""
-        order: list[tuple[Sequence[int], Step | kernels.Fused]] = []
-        last, needed = len(self._steps) - 1, self._wiring.layer_need_backward
-        for runner in reversed(self._plan):
-            count = len(runner.steps) if isinstance(runner, kernels.Fused) else 1
-            indices = range(last, last - count, -1)
-            if (
-                isinstance(runner, kernels.Fused)
-                and runner.fuses_backward
-                and all(needed[i] for i in indices)
-            ):
-                order.append((indices, runner))
-            else:
-                order += [((i,), self._steps[i]) for i in indices]
-            last -= count
-        return order
-
-    def _log_fallbacks(self) -> None:
-        fallen: dict[tuple[str, str], int] = {}
-        for step in self._steps:
-            if step.wanted and step.kernel.engine == kernels.REFERENCE:
-                ready = [name for name in step.wanted if kernels.engine_ready(name)]
-                if ready:
-                    key = (step.layer.type, ready[0])
-                    fallen[key] = fallen.get(key, 0) + 1
-        for (layer_type, engine), count in fallen.items():
-            log.debug(
-                "%s: %d layer(s) run on NumPy, since engine %s has no kernel for them",
-                layer_type,
-                count,
-                engine,
-            )
-
     # -- running ------------------------------------------------------------------------------------
 
     def run_forward(self, start: int = 0, end: int | None = None) -> float:
@@ -300,6 +205,7 @@ class Net(NetNames):
         loss, step = 0.0, None
         try:
             if self._hooks["before_forward"] or self._hooks["after_forward"] or self.debug_info:
+                self._forget_passes()
                 for i, step in enumerate(steps, start):
                     self._call("before_forward", i)
                     loss += step.forward(run)
@@ -307,14 +213,15 @@ class Net(NetNames):
                         debug_info.log_forward(self, i)
                     self._call("after_forward", i)
             elif len(steps) == len(self._steps):
-                for step in self._plan:
+                for step, _ in self._passes:
                     if isinstance(step, kernels.Fused):
                         step.begin()
-                for i, step in enumerate(self._plan):
+                for step, ends in self._passes:
                     loss += step.forward(run)
-                    for mem, lost in self._data_ends[i] if self._data_ends else ():
+                    for mem, lost in ends:
                         mem.give_up(lost)
             else:
+                self._forget_passes()
                 for step in steps:
                     loss += step.forward(run)
         except CaffeError as error:
@@ -323,6 +230,11 @@ class Net(NetNames):
         finally:
             self.refresh_views()
         return loss
+
+    def _forget_passes(self) -> None:
+        for runner, _ in self._passes:
+            if isinstance(runner, kernels.Fused):
+                runner.forget()
 
     def run_backward(
         self,
@@ -372,7 +284,7 @@ class Net(NetNames):
 
     _forward, _backward = run_forward, run_backward  # the original's names
 
-    def _place(self, error: CaffeError, step: Step | kernels.Fused | None) -> None:
+    def _place(self, error: CaffeError, step: Runner | None) -> None:
         if isinstance(error, LayerError) and step is not None:
             error.layer = error.layer or step.layer.name
             error.layer_type = error.layer_type or step.layer.type
@@ -397,89 +309,6 @@ class Net(NetNames):
             raise
         self._after_wiring()
 
-    def forward(
-        self,
-        blobs: Iterable[str] | None = None,
-        start: str | None = None,
-        end: str | None = None,
-        **kwargs: Any,
-    ) -> dict[str, np.ndarray]:
-        """Run the net, or the layers from `start` to `end` by name.
-
-        kwargs: arrays for the net's inputs by name, all or none of them. blobs: further blobs to
-        return. Returns {blob name: data} of the net's outputs (with `end`: of that layer's tops).
-        """
-        first = self._layer_index(start) if start is not None else 0
-        last = self._layer_index(end) if end is not None else len(self._steps) - 1
-        wanted = [*(self.top_names[end] if end is not None else self.outputs), *(blobs or ())]
-        self._check_names(wanted)
-        if kwargs:
-            net_batch.feed(self, "data", kwargs, self.inputs)
-        self.run_forward(first, last)
-        return {name: self.blobs[name].data for name in wanted}
-
-    def backward(
-        self,
-        diffs: Iterable[str] | None = None,
-        start: str | None = None,
-        end: str | None = None,
-        **kwargs: Any,
-    ) -> dict[str, np.ndarray]:
-        """Run the gradients back through the net, or from layer `start` down to `end`.
-
-        kwargs: gradients of the net's outputs by name, all or none of them. diffs: further blobs whose
-        gradient is returned. Returns {blob name: diff} of the inputs (with `end`: of that layer's bottoms).
-        An input has a gradient only with `force_backward: true` in the net's definition.
-        """
-        first = self._layer_index(start) if start is not None else len(self._steps) - 1
-        last = self._layer_index(end) if end is not None else 0
-        wanted = [*(self.bottom_names[end] if end is not None else self.inputs), *(diffs or ())]
-        self._check_names(wanted)
-        if kwargs:
-            net_batch.feed(self, "diff", kwargs, self.outputs)
-        self.run_backward(first, last)
-        return {name: self.blobs[name].diff for name in wanted}
-
-    def forward_all(self, blobs: Iterable[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
-        """As forward, for arrays with any number of items: run in batches, the last filled up with zeros.
-
-        Returns {blob name: array over all items} of the outputs and `blobs`; a blob whose first axis is
-        not the batch's (a loss) has an entry for each batch. Raises NetError.
-        """
-        return net_batch.forward_all(self, blobs, kwargs)
-
-    def forward_backward_all(
-        self, blobs: Iterable[str] | None = None, diffs: Iterable[str] | None = None, **kwargs: Any
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """forward and backward over any number of items. kwargs: arrays for inputs, gradients for outputs.
-
-        Returns ({blob name: data}, {blob name: diff}) as forward_all does: of the outputs and `blobs`, and of
-        the inputs and `diffs`. The parameters' gradients add up over the batches.
-        """
-        return net_batch.forward_backward_all(self, blobs, diffs, kwargs)
-
-    def set_input_arrays(self, data: np.ndarray, labels: np.ndarray) -> None:
-        """Let the first layer, a MemoryData layer, read from these arrays: (n, C, H, W) and (n,), n a
-        multiple of its batch size. They are kept, not copied: later changes are seen.
-        Raises NetError, DataError."""
-        net_batch.set_input_arrays(self, data, labels)
-
-    def _check_names(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.blobs:
-                raise NetError(
-                    f"Unknown blob '{name}'{closest(name, self.blobs)} (blobs: {', '.join(self.blobs)})"
-                )
-
-    def _layer_index(self, name: str) -> int:
-        try:
-            return self._wiring.layer_names.index(name)
-        except ValueError:
-            raise NetError(
-                f"Unknown layer '{name}'{closest(name, self.layer_dict)} "
-                f"(layers: {', '.join(self.layer_dict)})"
-            ) from None
-
     def refresh_views(self) -> None:
         """Bring arrays that users hold up to date, after parameters were changed elsewhere than there."""
         for mem in self._mems:
@@ -489,21 +318,6 @@ class Net(NetNames):
         """Set the gradient of every parameter to zero; backward() adds to it."""
         for param in self.learnable:
             param.blob.diff_mem.clear()
-
-    # -- callbacks --------------------------------------------------------------------------------------
-
-    def before_forward(self, function: Callback) -> None:
-        """function(layer_index) is called before each layer's forward."""
-        self._hooks["before_forward"].append(function)
-
-    def after_forward(self, function: Callback) -> None:
-        self._hooks["after_forward"].append(function)
-
-    def before_backward(self, function: Callback) -> None:
-        self._hooks["before_backward"].append(function)
-
-    def after_backward(self, function: Callback) -> None:
-        self._hooks["after_backward"].append(function)
 
     # -- weights ------------------------------------------------------------------------------------------
 
@@ -542,9 +356,6 @@ def _subnet(run: ExecutionContext, param: caffe_pb2.NetParameter) -> Net:
     return Net(param, phase=param.state.phase, run=run)
 
 
-_HOOKS = ("before_forward", "after_forward", "before_backward", "after_backward")
-
-
 def _old_forms(
     args: tuple[Any, ...], phase: int | None, weights: Any
 ) -> tuple[tuple[Any, ...], int | None, Any]:
@@ -557,16 +368,6 @@ def _old_forms(
     if rest:
         phase = rest.pop(0)
     return tuple(rest), phase, weights
-
-
-def _engine_field(param: caffe_pb2.LayerParameter) -> str:
-    """What the layer's own parameters say as `engine:`, or ""."""
-    for _, value in param.ListFields():
-        if isinstance(value, Message):
-            engine = value.DESCRIPTOR.fields_by_name.get("engine")
-            if engine is not None and engine.enum_type is not None and value.HasField("engine"):
-                return engine.enum_type.values_by_number[getattr(value, engine.name)].name
-    return ""
 
 
 def _check_python(param: caffe_pb2.NetParameter, allowed: bool) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 from .errors import NetError
 
 if TYPE_CHECKING:
-    from .net import Net
+    from .net_calls import NetCalls
 
 Arrays = dict[str, np.ndarray]
 
 
-def feed(net: Net, which: str, arrays: Mapping[str, Any], names: list[str]) -> None:
+def feed(net: NetCalls, which: str, arrays: Mapping[str, Any], names: list[str]) -> None:
     """Write arrays into `which` ("data" or "diff") of the blobs of these names, all of them.
 
     Raises NetError for other names, another batch size, and shapes that do not fit.
@@ -91,7 +91,7 @@ def _batches(arrays: Arrays, size: int, count: int) -> Iterator[Arrays]:
         yield parts
 
 
-def _items(net: Net, given: Mapping[str, Any], caller: str) -> tuple[Arrays, int, int]:
+def _items(net: NetCalls, given: Mapping[str, Any], caller: str) -> tuple[Arrays, int, int]:
     """The arrays, the net's batch size, and how many items they hold."""
     arrays = {name: np.asarray(value) for name, value in given.items()}
     counts = {array.shape[:1] for array in arrays.values()}
@@ -104,7 +104,7 @@ def _items(net: Net, given: Mapping[str, Any], caller: str) -> tuple[Arrays, int
     return arrays, size[0], counts.pop()[0]
 
 
-def forward_all(net: Net, blobs: Iterable[str] | None, inputs: Mapping[str, Any]) -> Arrays:
+def forward_all(net: NetCalls, blobs: Iterable[str] | None, inputs: Mapping[str, Any]) -> Arrays:
     """See Net.forward_all."""
     _check_all("data", inputs, net.inputs)
     arrays, size, count = _items(net, inputs, "forward_all")
@@ -116,7 +116,7 @@ def forward_all(net: Net, blobs: Iterable[str] | None, inputs: Mapping[str, Any]
 
 
 def forward_backward_all(
-    net: Net, blobs: Iterable[str] | None, diffs: Iterable[str] | None, given: Mapping[str, Any]
+    net: NetCalls, blobs: Iterable[str] | None, diffs: Iterable[str] | None, given: Mapping[str, Any]
 ) -> tuple[Arrays, Arrays]:
     """See Net.forward_backward_all."""
     known = {*net.inputs, *net.outputs}
@@ -140,7 +140,7 @@ def forward_backward_all(
     return outputs.result(), gradients.result()
 
 
-def set_input_arrays(net: Net, data: np.ndarray, labels: np.ndarray) -> None:
+def set_input_arrays(net: NetCalls, data: np.ndarray, labels: np.ndarray) -> None:
     """See Net.set_input_arrays."""
     layer = net.layers[0] if net.layers else None
     if layer is None or layer.type != "MemoryData":
