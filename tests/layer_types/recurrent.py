@@ -103,7 +103,7 @@ class RecurrentTests:
             bottom[1].reshape(steps, streams)
             bottom[1].data[...] = 1
             layer.reshape(bottom, top)
-            assert any(states[-1].any() for states in layer.history) is lives
+            assert any(blob.cpu_data().any() for blob in layer.carry) is lives
             assert support.forward(layer, bottom, top)[0].shape == (steps, streams, SIZE)
         assert y.shape == (STEPS, STREAMS, SIZE)
 

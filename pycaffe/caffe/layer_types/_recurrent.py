@@ -72,6 +72,8 @@ class RecurrentLayer(Layer):
         self.add_parameter((gates, self.num_output), param.weight_filler)
         self.hidden = len(self.blobs) - 1
         self.history: list[np.ndarray] = []
+        # What is left of the states for the next pass, each (N, D): blobs, so that an engine may keep it.
+        self.carry: list[Blob] = []
 
     def _check_shapes(self, bottom: Sequence[Blob]) -> None:
         x = bottom[0].shape
@@ -117,25 +119,24 @@ class RecurrentLayer(Layer):
         size, dtype = (streams, self.num_output), bottom[0].dtype
         if self.history and self.history[0].shape == (steps + 1, *size):
             return
-        before, self.history = self.history, [np.zeros((steps + 1, *size), dtype) for _ in self.states]
-        for new, old in zip(self.history, before, strict=False):
-            if old.shape[1:] == size:
-                new[-1] = old[-1]
+        self.history = [np.zeros((steps + 1, *size), dtype) for _ in self.states]
+        if not self.exposed and (not self.carry or self.carry[0].shape != size):
+            self.carry = [Blob(size, dtype) for _ in self.states]
         self.carried = np.empty((steps, *size), dtype)  # cont_t · h_{t-1}
         self.gates = np.empty((steps, streams, self.gates_per_output * self.num_output), dtype)
         self._allocate(steps, streams, dtype)
 
     def reset(self) -> None:
         """Forget the states: the next pass starts from zeros."""
-        for states in self.history:
-            states[-1] = 0
+        for blob in self.carry:
+            blob.data_mem.clear()
 
     def save_state(self) -> dict[str, Any]:
-        return {} if self.exposed else {n: s[-1] for n, s in zip(self.states, self.history, strict=True)}
+        return {name: blob.cpu_data() for name, blob in zip(self.states, self.carry, strict=False)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        for name, states in zip(self.states, self.history, strict=True):
-            states[-1] = state[name]
+        for name, blob in zip(self.states, self.carry, strict=True):
+            blob.overwrite_cpu_data()[...] = state[name]
 
     # -- what a subclass defines --------------------------------------------------------------------
 
@@ -182,16 +183,17 @@ class RecurrentLayer(Layer):
         self.gates += self.blobs[1].cpu_data()
         if self.static:
             self.gates += self._inputs(bottom, 2) @ self.blobs[2].cpu_data().T
-        for i, states in enumerate(self.history):
-            states[0] = bottom[len(bottom) - self.exposed + i].cpu_data()[0] if self.exposed else states[-1]
+        before = bottom[len(bottom) - self.exposed :] if self.exposed else self.carry
+        for states, blob in zip(self.history, before, strict=True):
+            states[0] = blob.cpu_data().reshape(states[0].shape)
         hidden = self.history[0]
         for t in range(steps):
             np.multiply(hidden[t], cont[t, :, None], out=self.carried[t])
             self.gates[t] += self.carried[t] @ weight_hidden.T
             self._step(t, cont[t])
         self._output(hidden[1:], top[0].overwrite_cpu_data())
-        for blob, states in zip(top[1:], self.history, strict=False):
-            blob.overwrite_cpu_data()[0] = states[-1]
+        for states, blob in zip(self.history, top[1:] if self.exposed else self.carry, strict=True):
+            blob.overwrite_cpu_data()[...] = states[-1]
         if self.layer_param.recurrent_param.debug_info:
             self._log_states()
 

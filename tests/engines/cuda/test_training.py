@@ -140,3 +140,70 @@ def test_dropout_masks_are_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
             net.forward()
         tops.append(net.blobs["y"].data.copy())
     np.testing.assert_array_equal(*tops)
+
+
+RECURRENT = """
+layer {{ name: "x" type: "Input" top: "x" top: "cont" top: "y"
+        input_param {{ shape {{ dim: 3 dim: 2 dim: 4 }} shape {{ dim: 3 dim: 2 }}
+                       shape {{ dim: 3 dim: 2 dim: 5 }} }} }}
+layer {{ name: "it" type: "{kind}" bottom: "x" bottom: "cont" top: "h"
+        recurrent_param {{ num_output: 5 weight_filler {{ type: "xavier" }} }} }}
+layer {{ name: "loss" type: "EuclideanLoss" bottom: "h" bottom: "y" top: "loss" }}
+"""
+
+
+def train_recurrent(
+    monkeypatch: pytest.MonkeyPatch, kind: str, engine: str, iterations: int
+) -> caffe.SGDSolver:
+    monkeypatch.setenv("CAFFE_ENGINE", engine)
+    param = text_format.Parse(SOLVER, caffe_pb2.SolverParameter())
+    text_format.Parse(RECURRENT.format(kind=kind), param.net_param)
+    solver = caffe.get_solver(param)
+    for iteration in range(iterations):
+        step_recurrent(solver, iteration)
+    return solver
+
+
+def step_recurrent(solver: caffe.SGDSolver, iteration: int) -> None:
+    rng = np.random.default_rng(iteration)
+    for name, blob in solver.net.blobs.items():
+        if name in ("x", "y"):
+            blob.overwrite_cpu_data()[...] = rng.normal(size=blob.shape)
+    solver.net.blobs["cont"].overwrite_cpu_data()[...] = 1
+    solver.step(1)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
+def test_states_that_are_carried_stay_on_the_device(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    from caffe.engines.cuda.place import PLACE
+
+    solver = train_recurrent(monkeypatch, kind, "cuda", 2)
+    before = PLACE.counts.copy()
+    step_recurrent(solver, 2)
+    copies = PLACE.counts - before
+    assert copies["to_device"] == 3 and copies["to_device_bytes"] == 4 * (24 + 6 + 30)
+    assert copies["to_host"] == 1 and copies["to_host_bytes"] == 4
+    wanted = train_recurrent(monkeypatch, kind, "reference", 3)
+    for a, b in zip(solver.net.layers[1].carry, wanted.net.layers[1].carry, strict=True):
+        assert np.abs(b.cpu_data()).max() > 0.01
+        np.testing.assert_allclose(a.cpu_data(), b.cpu_data(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "RNN"])
+def test_states_that_are_carried_survive_a_resume(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    solver = train_recurrent(monkeypatch, kind, "cuda", 2)
+    solver.snapshot()
+    again = train_recurrent(monkeypatch, kind, "cuda", 0)
+    again.restore("lenet_iter_2.solverstate")
+    for each in (solver, again):
+        step_recurrent(each, 2)
+    for name in ("h", "loss"):
+        np.testing.assert_array_equal(again.net.blobs[name].data, solver.net.blobs[name].data)
+    outputs = []
+    for forget in (True, False, True):
+        if forget:
+            solver.net.layers[1].reset()
+        solver.net.forward()
+        outputs.append(solver.net.blobs["h"].data.copy())
+    np.testing.assert_array_equal(outputs[0], outputs[2])
+    assert not np.allclose(outputs[0], outputs[1])

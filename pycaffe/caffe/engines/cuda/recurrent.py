@@ -1,8 +1,4 @@
-"""RNN and LSTM: one matrix product for all inputs, then one for each step.
-
-States that stay in the layer from one pass to the next lie on the host between passes, where snapshots find
-them.
-"""
+"""RNN and LSTM: one matrix product for all inputs, then one for each step."""
 
 from __future__ import annotations
 
@@ -10,12 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
-from . import driver
 from .base import CudaKernel, arithmetic, keep, scratch
 from .compiler import module
 from .cublas import cublas
@@ -96,11 +89,9 @@ class RecurrentKernel(CudaKernel):
                 read(bottom[2].data_mem), read(layer.blobs[2].data_mem), term, streams, gates, width, tb=True
             )
             math_.add_repeated.elements(rows * gates, all_gates, term, streams * gates, 1)
-        for i in range(len(layer.states)):
-            if layer.exposed:
-                copy(read(bottom[len(bottom) - layer.exposed + i].data_mem), self._state(i, 0), size)
-            else:
-                self._from_host(i, layer.history[i][-1])
+        before = bottom[len(bottom) - layer.exposed :] if layer.exposed else layer.carry
+        for i, blob in enumerate(before):
+            copy(read(blob.data_mem), self._state(i, 0), size)
         weights, cont = read(layer.blobs[layer.hidden].data_mem), read(bottom[1].data_mem)
         for t in range(steps):
             carried, now = self._step_of(self._carried, t, self.outputs), cont + 4 * t * streams
@@ -117,19 +108,8 @@ class RecurrentKernel(CudaKernel):
             )
             self._step(t, now)
         self._output(run, write(top[0].data_mem))
-        for i, blob in enumerate(top[1:]):
+        for i, blob in enumerate(top[1:] if layer.exposed else layer.carry):
             copy(self._state(i, steps), write(blob.data_mem), size)
-        if not layer.exposed:
-            for i, states in enumerate(layer.history):
-                self._to_host(i, states)
-
-    def _from_host(self, i: int, state: np.ndarray) -> None:
-        driver.device().driver.memcpy_htod(self._state(i, 0), np.ascontiguousarray(state))
-
-    def _to_host(self, i: int, states: np.ndarray) -> None:
-        device = driver.device()
-        device.synchronize()
-        device.driver.memcpy_dtoh(states[-1], self._state(i, self.steps))
 
     def backward(
         self,
