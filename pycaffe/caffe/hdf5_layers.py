@@ -7,6 +7,8 @@ makes no path of its own (empty, used twice, "/x", "a/0" ...) is kept in an attr
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -18,11 +20,16 @@ _NAME = "layer_name"
 
 @contextlib.contextmanager
 def hdf5_writer(path: str | Path) -> Iterator[h5py.File]:
-    """A new file, closed at the end. Raises OSError where HDF5 cannot write; h5py tells it in three ways."""
+    """A new file, closed at the end. Raises OSError where HDF5 cannot write; h5py tells it in three ways, and
+    the system's reason in the midst of HDF5's own affairs."""
     try:
         with h5py.File(path, "w") as file:
             yield file
-    except (RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = re.search(r"\berrno = (\d+)", str(error))
+        if reason:
+            number = int(reason[1])
+            raise OSError(number, os.strerror(number)) from error
         raise OSError(f"HDF5 cannot write: {error}") from error
 
 

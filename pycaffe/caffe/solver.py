@@ -71,6 +71,7 @@ class Solver:
         self._losses_of_run = 0
         self.stopped_early = False
         self.last_snapshot = ""
+        self._snapshot_is_due = False  # the latest one on the way failed
         self._warned = False
         self.action: Callable[[], SolverAction] = lambda: SolverAction.NONE
         self._callbacks: list[SolverCallback] = []
@@ -273,7 +274,8 @@ class Solver:
         if param.snapshot_after_train:
             snapshot.check_size(self)
         self._run(param.max_iter)
-        if param.snapshot_after_train and (not param.snapshot or self.iter % param.snapshot != 0):
+        written = param.snapshot and self.iter % param.snapshot == 0 and not self._snapshot_is_due
+        if param.snapshot_after_train and not written:
             if context.root_solver():
                 self.snapshot()
         if self.stopped_early:
@@ -342,7 +344,9 @@ class Solver:
     def snapshot(self) -> str:
         """Write the net and the solver's state; returns the path of the .solverstate, which is also
         `last_snapshot` from then on. Raises SnapshotError."""
+        self._snapshot_is_due = True
         self.last_snapshot = snapshot.write(self)
+        self._snapshot_is_due = False
         return self.last_snapshot
 
     def _snapshot_on_the_way(self) -> None:

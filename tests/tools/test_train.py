@@ -120,10 +120,11 @@ def test_a_nan_is_explained_once(cli, tiny):
     assert re.search(r"Iteration 9 \(.*\), loss = nan$", done.err, re.M)
 
 
-def test_a_full_disk_ends_no_training_but_the_last_snapshot_is_an_error(tiny):
+@pytest.mark.parametrize("interval", [4, 5])
+def test_a_full_disk_ends_no_training_but_the_last_snapshot_is_an_error(tiny, interval):
     pytest.importorskip("resource")
     with open("solver.prototxt", "a") as file:
-        file.write("snapshot: 4")
+        file.write(f"snapshot: {interval}")
     code = (
         "import resource, sys; from caffe_tools import main; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)); sys.exit(main.run(sys.argv[1:]))"

@@ -96,4 +96,4 @@ def _say_where(solver: Solver) -> None:
         weights = ".caffemodel".join(state.rsplit(".solverstate", 1))
         log.info("The trained parameters are in %s; to train on: -snapshot %s", weights, state)
     else:
-        log.info("No snapshot was written: snapshot_after_train is false")
+        log.info("No snapshot was written")
