@@ -30,6 +30,7 @@ from .blob import Blob
 from .errors import EngineError
 from .execution import ExecutionContext
 from .layer import Layer
+from .synced_mem import SyncedMem
 
 if TYPE_CHECKING:
     from .net_wiring import LearnableParam
@@ -40,6 +41,10 @@ REFERENCE = "reference"
 _CHUNK = 32768
 
 
+# What is given up at one place of a pass, with what whoever reads it gets to hear.
+End = Sequence[tuple[SyncedMem, Callable[[], None]]]
+
+
 class Kernel:
     """One layer's computation on one engine.
 
@@ -47,6 +52,8 @@ class Kernel:
     """
 
     engine: ClassVar[str] = REFERENCE
+    # Is forward nothing but calls that the engine may repeat (`Engine.repeat`) while no shape changes?
+    repeatable: bool = False
 
     def __init__(self, layer: Layer, propagate_down: Sequence[bool] = ()):
         self.layer = layer
@@ -161,9 +168,11 @@ class Fused:
     Afterwards the blobs hold what they would have held, or compute it when they are read. Steps may be run
     one by one at any time, also backward after a fused forward.
     fuses_backward: whether `backward` stands for the steps' own; all of them then need a backward pass.
+    repeatable: as a kernel's.
     """
 
     fuses_backward = False
+    repeatable = False
     # Whether backward lets the bottoms' diffs borrow from the last step's top's.
     lends_diffs = False
 
@@ -173,6 +182,9 @@ class Fused:
 
     def begin(self) -> None:
         """A whole forward pass begins: what the last one left to be computed later is not wanted any more."""
+
+    def forget(self) -> None:
+        """The steps have been run in another way than as part of a whole pass."""
 
     def begin_backward(self) -> None:
         """A whole backward pass begins: likewise for gradients."""
@@ -191,12 +203,14 @@ class Engine:
     load: imports the engine's kernels and checks that it can run here; raises EngineError with the
     cure otherwise. It is called at most once, by the first net that prefers the engine.
     fuse: of a net's steps and an index, a Fused of the steps from that index on, or None.
+    repeat: of neighbours that are all repeatable, with what net_memory says of them, a Fused that runs them.
     """
 
     name: str
     load: Callable[[], None]
     describe: Callable[[], str] = lambda: ""
     fuse: Callable[[Sequence[Any], int], Fused | None] = lambda steps, start: None
+    repeat: Callable[[Sequence[Any], Sequence[End], Set[SyncedMem]], Fused] | None = None
     state: str = field(default="unloaded", init=False)  # unloaded, ready, absent
     reason: str = field(default="", init=False)
 
@@ -316,6 +330,44 @@ def plan(steps: Sequence[Any]) -> list[Any]:
         runners.append(steps[i] if fused is None else fused)
         i += 1 if fused is None else len(fused.steps)
     return runners
+
+
+def passes(runners: Sequence[Any], ends: Sequence[End], kept: Set[SyncedMem]) -> list[tuple[Any, End]]:
+    """A plan for whole passes forward: runners of `plan` with what is given up after each, runs of those that
+    an engine can repeat made one, which gives up what its members would.
+
+    kept: arrays that are read after each pass."""
+    found: list[tuple[Any, End]] = []
+    i = 0
+    while i < len(runners):
+        j, engine = i, None
+        while j < len(runners) and repeatable(runners[j]):
+            steps = runners[j].steps if isinstance(runners[j], Fused) else (runners[j],)
+            names = {s.kernel.engine for s in steps} - {REFERENCE}
+            if names - {engine} and engine is not None:
+                break
+            engine = next(iter(names), engine)
+            j += 1
+        repeat = _engines[engine].repeat if engine is not None else None
+        # Others that take memory from the same pool need it given back as it goes.
+        alone = not any(ends[:i]) and not any(ends[j:])
+        if repeat is not None and alone:
+            found.append((repeat(runners[i:j], ends[i:j] or [[]] * (j - i), kept), ()))
+            i = j
+            continue
+        j = max(j, i + 1)
+        found += [(runners[k], ends[k] if ends else ()) for k in range(i, j)]
+        i = j
+    return found
+
+
+def repeatable(runner: Any) -> bool:
+    """May an engine repeat what this step or group did in its last forward?"""
+    if isinstance(runner, Fused):
+        return runner.repeatable
+    if runner.losses or runner.layer.reshape_every_pass:
+        return False
+    return runner.kernel.repeatable or runner.layer.forward_does_nothing
 
 
 def find(type: str, wanted: Sequence[str]) -> type[UpdateKernel] | None:

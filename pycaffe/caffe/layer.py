@@ -77,6 +77,8 @@ class Layer:
     backward_needs_top_signs: ClassVar[bool] = False
     # A gradient that depends on the signs of its bottom only is the same from its top.
     keeps_signs: ClassVar[bool] = False
+    # forward has nothing to do: the tops share the bottoms' memory, or there are none.
+    forward_does_nothing: bool = False
     # Written by users: its blobs are seen through `.data`, so views are told apart by direction.
     is_python: ClassVar[bool] = False
 

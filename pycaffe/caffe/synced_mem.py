@@ -385,6 +385,11 @@ class SyncedMem:
                 return True
         return False
 
+    def state(self) -> tuple[int, bool, int, int]:
+        """(version, is the host's copy fresh, how many others are, how many arrays wait for this one): equal
+        as long as nobody has touched it."""
+        return self.version, self.host_fresh, len(self._fresh), len(self._dependents)
+
     def fresh_in(self, place: Place) -> list[Any]:
         """Layouts in which the place holds this array up to date."""
         return [layout for where, layout in self._fresh if where is place]

@@ -42,6 +42,7 @@ class DropoutLayer(NeuronLayer):
         super().reshape(bottom, top)
         if self.drops:
             self.kept = memory(self.kept, bottom[0].shape, bool)
+        self.forward_does_nothing = not self.drops and in_place(bottom, top)
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.drops:

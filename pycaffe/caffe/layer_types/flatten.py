@@ -21,6 +21,7 @@ class FlattenLayer(Layer):
     """
 
     exact_num_bottom = 1
+    forward_does_nothing = True
     exact_num_top = 1
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -26,6 +26,7 @@ class ReshapeLayer(Layer):
     """
 
     exact_num_bottom = 1
+    forward_does_nothing = True
     exact_num_top = 1
 
     def setup(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:

@@ -18,6 +18,7 @@ class SilenceLayer(Layer):
 
     min_bottom = 1
     exact_num_top = 0
+    forward_does_nothing = True
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass

@@ -6,10 +6,11 @@ docs/add_an_engine.md for how the parts fit together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
-from ...kernels import Engine, Fused, register_engine
+from ...kernels import End, Engine, Fused, register_engine
+from ...synced_mem import SyncedMem
 
 NAME = "onednn"
 
@@ -33,4 +34,10 @@ def _fuse(steps: Sequence[Any], start: int) -> Fused | None:
     return fusion.fuse(steps, start)
 
 
-register_engine(Engine(NAME, load=_load, describe=_describe, fuse=_fuse))
+def _repeat(runners: Sequence[Any], ends: Sequence[End], kept: Set[SyncedMem]) -> Fused:
+    from . import repeated
+
+    return repeated.Repeated(runners, ends, kept)
+
+
+register_engine(Engine(NAME, load=_load, describe=_describe, fuse=_fuse, repeat=_repeat))

@@ -13,7 +13,7 @@ from ...execution import ExecutionContext
 from ...kernels import Kernel
 from ...layer import Layer
 from .library import OneDNNError
-from .place import PLACE, Operand
+from .place import PLACE, RECORDER, Operand
 from .primitives import (
     DST,
     MULTIPLE_SRC,
@@ -65,7 +65,7 @@ def no_post() -> Attributes:
 class Call:
     """A primitive with its arguments; calling it binds those that are blobs, then runs it."""
 
-    __slots__ = ("primitive", "_binds")
+    __slots__ = ("primitive", "arguments", "_binds")
 
     def __init__(self, run: ExecutionContext, desc: PrimitiveDesc, arguments: Mapping[int, Argument]):
         memories = {k: a if isinstance(a, Memory) else a.memory for k, a in arguments.items()}
@@ -73,11 +73,14 @@ class Call:
         if scratch.nbytes:
             memories[SCRATCHPAD] = _scratchpads.setdefault(run, Scratchpad()).memory(scratch)
         self.primitive = Primitive(desc, memories)
-        self._binds = list(dict.fromkeys(a.bind for a in arguments.values() if not isinstance(a, Memory)))
+        self.arguments = list(dict.fromkeys(a for a in arguments.values() if not isinstance(a, Memory)))
+        self._binds = [a.bind for a in self.arguments]
 
     def __call__(self) -> None:
         for bind in self._binds:
             bind()
+        if RECORDER.events is not None:
+            RECORDER.events.append(self)
         self.primitive()
 
 
@@ -85,14 +88,14 @@ class Region:
     """Part of a blob's memory, as an argument: the operand of the whole, seen through the layout of the
     part."""
 
-    __slots__ = ("memory", "_whole")
+    __slots__ = ("memory", "operand")
 
     def __init__(self, whole: Operand, part: MemoryDesc):
-        self._whole, self.memory = whole, Memory(part)
+        self.operand, self.memory = whole, Memory(part)
 
     def bind(self) -> None:
-        self._whole.bind()
-        self.memory.point(self._whole.memory.address)
+        self.operand.bind()
+        self.memory.point(self.operand.memory.address)
 
 
 Argument = Operand | Region | Memory

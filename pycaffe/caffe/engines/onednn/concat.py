@@ -69,6 +69,8 @@ class _Joining(OneDNNKernel):
 
 @kernel("Concat", engine="onednn")
 class ConcatKernel(_Joining):
+    repeatable = True
+
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._alone = len(bottom) == 1
         if self._alone:
@@ -101,6 +103,8 @@ class ConcatKernel(_Joining):
 
 @kernel("Slice", engine="onednn")
 class SliceKernel(_Joining):
+    repeatable = True
+
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._alone = len(top) == 1
         if self._alone:

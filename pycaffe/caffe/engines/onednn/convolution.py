@@ -218,6 +218,8 @@ class _Convolutional(OneDNNKernel):
 
 @kernel("Convolution", engine="onednn")
 class ConvolutionKernel(_Convolutional):
+    repeatable = True
+
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().prepare(run, bottom, top)
         self.top_homes = [self.features] * len(top)

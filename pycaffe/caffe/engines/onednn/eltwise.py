@@ -33,6 +33,8 @@ def binary_desc(algorithm: int, layout: MemoryDesc, attributes: Attributes | Non
 
 @kernel("Eltwise", engine="onednn")
 class EltwiseKernel(OneDNNKernel):
+    repeatable = True
+
     @classmethod
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         param = layer.layer_param.eltwise_param

@@ -137,10 +137,15 @@ def _match_normalization(steps: Sequence[Any], start: int) -> Fused | None:
 
 class _Group(Fused):
     """prepare is called before the first forward and after each change of a member's kernel; False leaves
-    this forward to the steps."""
+    this forward to the steps.
+
+    swallowed: a member's top that is computed only when it is read. only_called: the last forward was nothing
+    but calls of primitives, which may be repeated (repeated.py)."""
 
     def __init__(self, steps: Sequence[Any]):
         super().__init__(steps)
+        self.swallowed: Any = None
+        self.only_called = False
         self._known: list[Any] = []
         self._able = False
         # Kernels and blobs that refer to the group do so weakly, so that a net is freed as soon as it is
@@ -174,9 +179,22 @@ class _Group(Fused):
 
     def forward(self, run: ExecutionContext) -> float:
         if self.ready(run):
+            self.only_called = self.repeatable
             self.run(run)
             return 0.0
+        self.only_called = False
         return sum(step.forward(run) for step in self.steps)
+
+    def folded_parameters(self) -> Sequence[Any]:
+        """Blobs from which forward computes weights of its own whenever they have changed."""
+        return ()
+
+    def lazy_sources(self) -> Sequence[Any]:
+        """Blobs from which `swallowed` is computed."""
+        return ()
+
+    def again(self) -> None:
+        """What forward does besides its calls."""
 
 
 class _Deferred:
@@ -201,6 +219,7 @@ class FusedSum(_Group):
 
     fuses_backward = True
     lends_diffs = True
+    repeatable = True
 
     def prepare(self, run: ExecutionContext) -> bool:
         total, relu = self.steps
@@ -244,12 +263,12 @@ class Folded:
             Memory(layout, Buffer(layout.nbytes)),
             Memory(self._channels, Buffer(self._channels.nbytes)),
         )
-        self._blobs = [b for s in (step, *folded) for b in s.layer.blobs]
+        self.blobs = [b for s in (step, *folded) for b in s.layer.blobs]
         self._versions: list[tuple[int, int]] = []
 
     def refresh(self) -> None:
         """Fold anew if a parameter may have changed."""
-        versions = [(id(b.data_mem), b.data_mem.version) for b in self._blobs]
+        versions = [(id(b.data_mem), b.data_mem.version) for b in self.blobs]
         if versions == self._versions:
             return
         self._versions = versions
@@ -277,11 +296,12 @@ class Folded:
 class FusedWeighted(_Group):
     """Convolution or InnerProduct, with what is folded into it, a sum and ReLU."""
 
+    repeatable = True
+
     def __init__(self, steps: Sequence[Any], folded: Sequence[Any], total: Any, relu: Any):
         super().__init__(steps)
         self._folded_steps, self._total, self._relu = folded, total, relu
         self._folded: Folded | None = None
-        self._swallowed: Any = None
         self._sources: list[Any] = []
 
     def prepare(self, run: ExecutionContext) -> bool:
@@ -312,9 +332,9 @@ class FusedWeighted(_Group):
             extra |= {WEIGHTS: self._folded.weights, BIAS: self._folded.bias}
         self._call = kernel.forward_call(run, desc, step.bottom[0], target, extra)
         # The convolution's own top, if no step writes it, and what it is computed from.
-        self._swallowed = None
+        self.swallowed = None
         if self._total is not None and target is not step.top[0]:
-            self._swallowed = step.top[0]
+            self.swallowed = step.top[0]
         sources = [
             b for s in self.steps[: 1 + len(self._folded_steps)] for b in (*s.bottom[:1], *s.layer.blobs)
         ]
@@ -322,25 +342,35 @@ class FusedWeighted(_Group):
         return True
 
     def begin(self) -> None:
-        if self._swallowed is not None:
-            mem = self._swallowed.data_mem
+        if self.swallowed is not None:
+            mem = self.swallowed.data_mem
             mem.release(b.data_mem for b in self._sources)
             mem.defer(_unfinished)
 
     def run(self, run: ExecutionContext) -> None:
-        if self._swallowed is not None and any(b.data_mem.exporter() is not None for b in self._sources):
+        if self.swallowed is not None and any(b.data_mem.exporter() is not None for b in self._sources):
             # Whoever holds an array of a source may change it unseen: compute everything now.
+            self.only_called = False
             for step in self.steps:
                 step.forward(run)
             return
         if self._folded is not None:
             self._folded.refresh()
         self._call()
-        if self._swallowed is not None:
+        if self.swallowed is not None:
             self._seen = [b.data_mem for b in self._sources]
-            self._swallowed.data_mem.defer(_Deferred(self, run), self._seen)
+            self.swallowed.data_mem.defer(_Deferred(self, run), self._seen)
+        self.again()
+
+    def again(self) -> None:
         for step in self._folded_steps:
             step.kernel.restore = self._reference
+
+    def folded_parameters(self) -> Sequence[Any]:
+        return () if self._folded is None else self._folded.blobs
+
+    def lazy_sources(self) -> Sequence[Any]:
+        return () if self.swallowed is None else self._sources
 
     def compute_top(self, run: ExecutionContext) -> None:
         """The convolution's own top, which the sum swallowed."""

@@ -63,6 +63,8 @@ def find_forward(source: MemoryDesc, outputs: int, bias: bool) -> PrimitiveDesc 
 
 @kernel("InnerProduct", engine="onednn")
 class InnerProductKernel(OneDNNKernel):
+    repeatable = True
+
     @classmethod
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         return super().supports(layer, bottom)

@@ -9,4 +9,5 @@ from . import neuron as neuron
 from . import normalization as normalization
 from . import pooling as pooling
 from . import sharing as sharing
+from . import softmax as softmax
 from . import update as update

@@ -61,6 +61,8 @@ def _find(
 
 @kernel("LRN", engine="onednn")
 class LRNKernel(OneDNNKernel):
+    repeatable = True
+
     @classmethod
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         return (

@@ -47,6 +47,7 @@ class NeuronKernel(OneDNNKernel):
     algorithm: f. from_top: the algorithm whose gradient is computed from y, where there is one: it is used in
     place."""
 
+    repeatable = True
     algorithm: ClassVar[int]
     from_top: ClassVar[int | None] = None
 

@@ -6,16 +6,28 @@ itself (`Operand` decides). Reorders are counted, so that layouts that go back a
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import weakref
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
 from ...blob import Blob
 from ...synced_mem import SyncedMem
 from .primitives import DST, SRC, Buffer, Memory, MemoryDesc, Primitive, plain, reorder
+
+
+class Recorder(threading.local):
+    """events: what is executed meanwhile in this thread, or None while nobody asks (repeated.py). A call of a
+    primitive, or a conversion between layouts as (address written, function that does it again)."""
+
+    events: list[Any] | None = None
+
+
+RECORDER = Recorder()
 
 
 class OneDNNPlace:
@@ -91,6 +103,9 @@ class OneDNNPlace:
             primitive.memories[SRC].point(source_address)
             primitive.memories[DST].point(target_address)
             primitive()
+        if RECORDER.events is not None:
+            again = functools.partial(self._reorder, source, source_address, target, target_address)
+            RECORDER.events.append((target_address, again))
 
 
 PLACE = OneDNNPlace()
@@ -103,17 +118,27 @@ class Operand:
     with other axes or strides. The blob is asked for its memory each time, since it may come to share
     another's."""
 
-    __slots__ = ("blob", "memory", "_which", "_mode", "_on_host", "_last")
+    __slots__ = ("blob", "memory", "mode", "_which", "_access", "_on_host", "_last")
 
     def __init__(self, blob: Blob, which: str, desc: MemoryDesc, mode: str, on_host: bool = False):
         self.blob, self.memory = blob, Memory(desc)
         self._which = "data_mem" if which == "data" else "diff_mem"
         self._on_host = on_host or desc.plain
-        self._mode = mode if self._on_host else f"{mode}_in"
+        self.mode = mode
+        self._access = mode if self._on_host else f"{mode}_in"
         self._last: object = None
 
+    @property
+    def operand(self) -> Operand:
+        """Itself: a Region has one."""
+        return self
+
+    @property
+    def mem(self) -> SyncedMem:
+        return getattr(self.blob, self._which)
+
     def bind(self) -> None:
-        access = getattr(getattr(self.blob, self._which), self._mode)
+        access = getattr(getattr(self.blob, self._which), self._access)
         if self._on_host:
             host = access()
             if host is not self._last:

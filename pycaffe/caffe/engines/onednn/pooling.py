@@ -65,6 +65,8 @@ def algorithm(layer: Any) -> int | None:
 
 @kernel("Pooling", engine="onednn")
 class PoolingKernel(OneDNNKernel):
+    repeatable = True
+
     @classmethod
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         pooling: Any = layer
