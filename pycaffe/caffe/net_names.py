@@ -10,7 +10,11 @@ from .net_wiring import Wiring
 
 
 class NetNames:
-    """Part of Net. Indices count the blobs and layers in the order in which they were made."""
+    """Part of Net. Indices count the blobs and layers in the order in which they were made.
+
+    A loss's top that nobody named is called "(automatic)", as in the original; `blobs` has the last of that
+    name, `_blobs` all.
+    """
 
     _wiring: Wiring
     blobs: OrderedDict[str, Blob]
@@ -24,11 +28,11 @@ class NetNames:
 
     @property
     def _blob_names(self) -> list[str]:
-        return list(self.blobs)
+        return list(self._wiring.blob_names)
 
     @property
     def _blobs(self) -> list[Blob]:
-        return list(self.blobs.values())
+        return list(self._wiring.blobs)
 
     @property
     def _inputs(self) -> list[int]:
@@ -61,11 +65,13 @@ class NetNames:
         )
 
     @property
+    def _blob_loss_weights(self) -> list[float]:
+        return list(self._wiring.blob_loss_weights)
+
+    @property
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """{blob name: its weight in the objective}"""
-        return OrderedDict(
-            (name, self._wiring.blob_loss_weights[i]) for name, i in self._wiring.blob_index.items()
-        )
+        return OrderedDict(zip(self._blob_names, self._blob_loss_weights, strict=True))
 
     def _repr_html_(self) -> str:
         from . import net_summary  # for notebooks only

@@ -73,21 +73,21 @@ def summarize(net: Net) -> list[LayerSummary]:
     """The net's layers in order, without the splits that it puts in by itself."""
     counted: set[int] = set()
     rows = []
-    for layer, bottoms, tops in zip(
-        net.layers, net.bottom_names.values(), net.top_names.values(), strict=True
-    ):
+    blobs, names = net._blobs, net._blob_names
+    for i, layer in enumerate(net.layers):
         if layer.type == "Split" and layer.name.endswith("_split"):
             continue
         own = [blob for blob in layer.blobs if id(blob.data_mem) not in counted]
         counted.update(id(blob.data_mem) for blob in own)
-        below, above = ([net.blobs[name].shape for name in names] for names in (bottoms, tops))
+        bottoms, tops = net._bottom_ids(i), net._top_ids(i)
+        below, above = ([blobs[k].shape for k in ids] for ids in (bottoms, tops))
         work = _MULTIPLY_ADDS.get(layer.type)
         rows.append(
             LayerSummary(
                 layer.name,
                 layer.type,
-                tuple(bottoms),
-                tuple(tops),
+                tuple(names[k] for k in bottoms),
+                tuple(names[k] for k in tops),
                 tuple(above),
                 tuple(blob.shape for blob in layer.blobs),
                 sum(blob.count for blob in own),
