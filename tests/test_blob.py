@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 from caffe.blob import Blob
-from caffe.errors import ShapeError
+from caffe.errors import CaffeError, ShapeError
 from caffe.proto import caffe_pb2
 
 
@@ -146,3 +149,22 @@ def test_legacy_messages() -> None:
     proto.data.pop()
     with pytest.raises(ShapeError, match="must hold 6 values, not 5"):
         Blob((1,)).from_proto(proto)
+
+
+def test_arrays_are_written_into_not_replaced() -> None:
+    blob = Blob((2,))
+    for name in ("data", "diff"):
+        with pytest.raises(CaffeError, match=rf"write into the array, blob\.{name}\[\.\.\.\] = x") as caught:
+            setattr(blob, name, np.zeros(2))
+        assert isinstance(caught.value, AttributeError)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_copy_has_memory_of_its_own(dtype: type) -> None:
+    blob = Blob((2, 1), dtype)
+    blob.data[...], blob.diff[...] = 3, 4
+    for duplicate in (copy.deepcopy(blob), pickle.loads(pickle.dumps(blob))):
+        assert (duplicate.shape, duplicate.dtype) == ((2, 1), np.dtype(dtype))
+        assert (duplicate.data == 3).all() and (duplicate.diff == 4).all()
+        duplicate.data[...] = 5
+        assert (blob.data == 3).all()

@@ -361,6 +361,24 @@ def test_constructor_forms(tmp_path: Path) -> None:
         caffe.Net("n.prototxt", 7)
     for phase in (True, 1.0, np.int64(1)):
         assert caffe.Net("n.prototxt", phase).phase == caffe.TEST
+    assert caffe.Net("n.prototxt", Path("w.caffemodel"), caffe.TEST).phase == caffe.TEST
+
+
+def test_wrong_arguments_of_a_net(tmp_path: Path) -> None:
+    """None of them is passed over."""
+    Path("n.prototxt").write_text(MLP)
+    for args, named, words in (
+        (("w.caffemodel", caffe.TEST), {"weights": "v.caffemodel"}, "weights is given twice"),
+        ((caffe.TEST,), {"phase": caffe.TRAIN}, "phase is given twice"),
+        ((caffe.TEST, 0, None, None, 5), {}, "takes no 1 arguments more"),
+        (("w.caffemodel",), {}, "give caffe.TRAIN or caffe.TEST as the phase"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            caffe.Net("n.prototxt", *args, **named)
+    with pytest.raises(NetError, match=r"stages must be names, such as \['deploy'\]"):
+        caffe.Net("n.prototxt", caffe.TEST, stages="deploy")
+    with pytest.raises(NetError, match="level must be a whole number, not '2'"):
+        caffe.Net("n.prototxt", caffe.TEST, level="2")
 
 
 def test_level_and_stage_choose_layers() -> None:

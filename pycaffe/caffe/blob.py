@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from .errors import ShapeError
+from .errors import CaffeError, ShapeError
 from .html_table import html_table
 from .proto import caffe_pb2
 from .synced_mem import SyncedMem
 
 MAX_AXES = 32
+
+
+class BlobAttributeError(CaffeError, AttributeError):
+    """An array that was to be replaced instead of written into."""
 
 
 class Blob:
@@ -119,10 +123,18 @@ class Blob:
         """The values: an array to read and write, now or later (`blob.data[...] = x`)."""
         return self.data_mem.export().reshape(self._shape)
 
+    @data.setter
+    def data(self, value: Any) -> NoReturn:
+        raise BlobAttributeError("can't set attribute: write into the array, blob.data[...] = x")
+
     @property
     def diff(self) -> np.ndarray:
         """The gradient, likewise."""
         return self.diff_mem.export().reshape(self._shape)
+
+    @diff.setter
+    def diff(self, value: Any) -> NoReturn:
+        raise BlobAttributeError("can't set attribute: write into the array, blob.diff[...] = x")
 
     # -- arrays for layers ------------------------------------------------------------------------
 
@@ -238,6 +250,10 @@ class Blob:
         if len(diff) == self.count and self.count:
             self.overwrite_cpu_diff()[...] = np.array(diff, self.dtype).reshape(self._shape)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has memory of its own."""
+        return _copied, (self._shape, self.dtype.str, self.cpu_data().copy(), self.cpu_diff().copy())
+
     def __repr__(self) -> str:
         return f"<caffe.Blob {' x '.join(map(str, self._shape)) or 'scalar'}>"
 
@@ -245,6 +261,13 @@ class Blob:
         rows = [("", "least", "mean", "most", "standard deviation", "not finite")]
         rows += [_statistics("data", self.cpu_data()), _statistics("diff", self.cpu_diff())]
         return html_table(rows, repr(self)[1:-1])
+
+
+def _copied(shape: tuple[int, ...], dtype: str, data: np.ndarray, diff: np.ndarray) -> Blob:
+    blob = Blob(shape, np.dtype(dtype))
+    blob.overwrite_cpu_data()[...] = data
+    blob.overwrite_cpu_diff()[...] = diff
+    return blob
 
 
 def _statistics(name: str, values: np.ndarray) -> tuple[str, ...]:

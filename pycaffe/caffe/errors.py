@@ -15,6 +15,7 @@
     ├── DataError                 databases, records, images, HDF5, list files
     ├── SolverError               solver parameters and solver states
     │   └── SnapshotError         writing or restoring a snapshot
+    ├── CopyError                 a net, a layer or a solver that was to be copied or pickled
     ├── EngineError               an engine or device that is absent or failed
     └── ForkError                 a forked child using what it must not inherit
 
@@ -103,6 +104,10 @@ class SolverError(CaffeError):
 
 class SnapshotError(SolverError):
     """A snapshot that cannot be written, or is not one of this solver and net."""
+
+
+class CopyError(CaffeError, TypeError):
+    """What holds threads, files or memory of engines is not copied, and not sent to other processes."""
 
 
 class EngineError(CaffeError):

@@ -7,9 +7,11 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
+from .errors import CopyError
 from .random_streams import Stream
 
 
@@ -61,6 +63,12 @@ class ExecutionContext:
         self.threads = cpu_threads()
         self._scratch: dict[tuple, np.ndarray] = {}
         self._streams: dict[str, Stream] = {}
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a layer of a net cannot be copied or pickled; its parameters can: [blob.data.copy() for blob in "
+            "layer.blobs], and copies of the blobs themselves"
+        )
 
     def scratch(self, use: str, shape: tuple[int, ...], dtype: np.dtype | type = np.float32) -> np.ndarray:
         """Host memory for use within one kernel call, shared by all layers of the net that name the

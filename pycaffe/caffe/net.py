@@ -6,8 +6,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from . import context, debug_info, kernels, net_memory, net_weights
 from .blob import Blob
@@ -67,14 +70,17 @@ class Net(NetCalls):
         model = network_file if model is None else model
         if model is None:
             raise TypeError("Net(model, phase): the first argument is the path of a prototxt")
-        args, phase, weights = _old_forms(args, phase, weights)
-        level = args[0] if args else level
-        stages = args[1] if len(args) > 1 else stages
-        weights = args[2] if len(args) > 2 else weights
+        phase, level, stages, weights = _placed(args, phase, level, stages, weights)
         if phase is None:
-            raise TypeError("Net(model, phase): give caffe.TRAIN or caffe.TEST as the phase")
+            raise TypeError(
+                "Net(model, phase) or Net(model, weights, phase): give caffe.TRAIN or caffe.TEST as the phase"
+            )
         if phase not in (TRAIN, TEST):
             raise NetError(f"phase must be caffe.TRAIN (0) or caffe.TEST (1), not {phase!r}")
+        if level is not None and not isinstance(level, (int, np.integer)):
+            raise NetError(f"level must be a whole number, not {level!r}")
+        if isinstance(stages, str):
+            raise NetError(f"stages must be names, such as [{stages!r}], not the text {stages!r}")
 
         if not isinstance(source, NetSource):
             source = NetSource(source if isinstance(model, caffe_pb2.NetParameter) else str(model))
@@ -107,15 +113,13 @@ class Net(NetCalls):
         self.phase: int = self.param.state.phase
         self.debug_info: bool = self.param.debug_info
         self.run = run or ExecutionContext(context.next_net_seed())
-        _check_python(self.param, self.allow_python)
+        _check_python(self.param, self.allow_python, self._source)
         self._wiring = wiring = Wiring(self.param, self.run, partial(_subnet, self.run), self._source)
         self.layers: list[Layer] = wiring.layers
         self.layer_dict: OrderedDict[str, Layer] = OrderedDict(
             zip(wiring.layer_names, wiring.layers, strict=True)
         )
-        self.blobs: OrderedDict[str, Blob] = OrderedDict(
-            (name, wiring.blobs[i]) for name, i in wiring.blob_index.items()
-        )
+        self.blobs: OrderedDict[str, Blob] = OrderedDict(zip(wiring.blob_names, wiring.blobs, strict=True))
         self.params: OrderedDict[str, list[Blob]] = OrderedDict(
             (layer.name, layer.blobs) for layer in wiring.layers if layer.blobs
         )
@@ -169,7 +173,7 @@ class Net(NetCalls):
 
     def _plan_memory(self) -> None:
         """What is given up on the way, in whole passes."""
-        names = {id(blob): name for name, blob in self.blobs.items()}
+        names = {id(b): name for b, name in zip(self._blobs, self._blob_names, strict=True)}
         own = {blob for step in self._steps if not step.bottom for blob in step.top}
         own |= {blob for step in self._steps for blob in step.losses}
         own |= {self.blobs[name] for name in self.outputs}
@@ -356,21 +360,23 @@ def _subnet(run: ExecutionContext, param: caffe_pb2.NetParameter) -> Net:
     return Net(param, phase=param.state.phase, run=run)
 
 
-def _old_forms(
-    args: tuple[Any, ...], phase: int | None, weights: Any
-) -> tuple[tuple[Any, ...], int | None, Any]:
-    """Net(model, phase, level, stages, weights) and the older Net(model, weights, phase)."""
-    rest = list(args)
-    if rest and isinstance(rest[0], (str, Path)):
-        if len(rest) < 2 and phase is None:
-            raise TypeError("Net(model, weights, phase): give caffe.TRAIN or caffe.TEST as the phase")
-        weights = rest.pop(0)
-    if rest:
-        phase = rest.pop(0)
-    return tuple(rest), phase, weights
+def _placed(args: tuple[Any, ...], phase: Any, level: Any, stages: Any, weights: Any) -> tuple[Any, ...]:
+    """(phase, level, stages, weights) of Net(model, phase, level, stages, weights) and of the older
+    Net(model, weights, phase), with any of them by name."""
+    given = {"phase": phase, "level": level, "stages": stages, "weights": weights}
+    order = [*given]
+    if args and isinstance(args[0], (str, PathLike)):
+        order = ["weights", "phase", "level", "stages"]
+    if len(args) > len(order):
+        raise TypeError(f"Net(model, {', '.join(order)}) takes no {len(args) - len(order)} arguments more")
+    for name, value in zip(order, args, strict=False):
+        if given[name] is not None:
+            raise TypeError(f"Net(model, {', '.join(order)}): {name} is given twice")
+        given[name] = value
+    return tuple(given.values())
 
 
-def _check_python(param: caffe_pb2.NetParameter, allowed: bool) -> None:
+def _check_python(param: caffe_pb2.NetParameter, allowed: bool, source: NetSource) -> None:
     if not allowed:
         for layer in param.layer:
             if layer.type == "Python":
@@ -379,4 +385,5 @@ def _check_python(param: caffe_pb2.NetParameter, allowed: bool) -> None:
                     f"'{layer.python_param.module}'",
                     layer=layer.name,
                     layer_type="Python",
+                    place=source.locate(layer.name),
                 )

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import NetError
+from .errors import NetError, closest
 
 if TYPE_CHECKING:
     from .net_calls import NetCalls
 
 Arrays = dict[str, np.ndarray]
+
+# What may stand beside the arrays' names in a call.
+_KEYWORDS = {"data": ("blobs", "start", "end"), "diff": ("diffs", "start", "end")}
 
 
 def feed(net: NetCalls, which: str, arrays: Mapping[str, Any], names: list[str]) -> None:
@@ -25,9 +28,10 @@ def feed(net: NetCalls, which: str, arrays: Mapping[str, Any], names: list[str])
         blob, array = net.blobs[name], np.asarray(value)
         if array.shape[:1] != blob.shape[:1]:
             kind = "Input is not batch sized" if which == "data" else "Diff is not batch sized"
+            reshaping = f"; use net.blobs['{name}'].reshape(...) and net.reshape(), or forward_all"
             raise NetError(
-                f"{kind}: '{name}' has shape {blob.shape}, the array {array.shape}; use "
-                f"net.blobs['{name}'].reshape(...) and net.reshape(), or forward_all"
+                f"{kind}: '{name}' has shape {blob.shape}, the array {array.shape}"
+                + (reshaping if which == "data" else "")
             )
         target = blob.data if which == "data" else blob.diff
         try:
@@ -46,9 +50,10 @@ def _check_all(which: str, arrays: Mapping[str, Any], names: list[str]) -> None:
             if which == "data"
             else "Top diff arguments do not match net outputs."
         )
+        unknown = next(iter(sorted(set(arrays) - set(names))), "")
         raise NetError(
             f"{mismatch} Given: {', '.join(sorted(arrays)) or 'none'}; "
-            f"the net has: {', '.join(names) or 'none'}"
+            f"the net has: {', '.join(names) or 'none'}{closest(unknown, [*names, *_KEYWORDS[which]])}"
         )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from . import net_batch
-from .errors import NetError, closest
+from .blob import Blob
+from .errors import CopyError, NetError, closest
 from .layer import Layer
 from .net_names import NetNames
 from .net_step import Step
@@ -43,12 +44,14 @@ class NetCalls(NetNames):
         """
         first = self._layer_index(start) if start is not None else 0
         last = self._layer_index(end) if end is not None else len(self._steps) - 1
-        wanted = [*(self.top_names[end] if end is not None else self.outputs), *(blobs or ())]
-        self._check_names(wanted)
+        if first > last:
+            raise NetError(f"forward: layer '{start}' comes after layer '{end}'")
+        wanted = self._outputs if end is None else self._top_ids(last)
+        returned = self._chosen(wanted, blobs, "blobs")
         if kwargs:
             net_batch.feed(self, "data", kwargs, self.inputs)
         self.run_forward(first, last)
-        return {name: self.blobs[name].data for name in wanted}
+        return {name: blob.data for name, blob in returned.items()}
 
     def backward(
         self,
@@ -65,12 +68,14 @@ class NetCalls(NetNames):
         """
         first = self._layer_index(start) if start is not None else len(self._steps) - 1
         last = self._layer_index(end) if end is not None else 0
-        wanted = [*(self.bottom_names[end] if end is not None else self.inputs), *(diffs or ())]
-        self._check_names(wanted)
+        if first < last:
+            raise NetError(f"backward: layer '{start}' comes before layer '{end}'")
+        wanted = self._inputs if end is None else self._bottom_ids(last)
+        returned = self._chosen(wanted, diffs, "diffs")
         if kwargs:
             net_batch.feed(self, "diff", kwargs, self.outputs)
         self.run_backward(first, last)
-        return {name: self.blobs[name].diff for name in wanted}
+        return {name: blob.diff for name, blob in returned.items()}
 
     def forward_all(self, blobs: Iterable[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
         """As forward, for arrays with any number of items: run in batches, the last filled up with zeros.
@@ -96,21 +101,36 @@ class NetCalls(NetNames):
         Raises NetError, DataError."""
         net_batch.set_input_arrays(self, data, labels)
 
-    def _check_names(self, names: Iterable[str]) -> None:
-        for name in names:
+    def _chosen(self, ids: Iterable[int], names: Iterable[str] | None, argument: str) -> dict[str, Blob]:
+        """The blobs of these indices, and those of the names that a caller gave as `argument`."""
+        if isinstance(names, str):
+            raise NetError(
+                f"{argument} must be names, such as {argument}=[{names!r}], not the text {names!r}"
+            )
+        chosen = {self._wiring.blob_names[i]: self._wiring.blobs[i] for i in ids}
+        for name in names or ():
             if name not in self.blobs:
                 raise NetError(
-                    f"Unknown blob '{name}'{closest(name, self.blobs)} (blobs: {', '.join(self.blobs)})"
+                    f"Unknown blob '{name}'{closest(str(name), self.blobs)} (blobs: {', '.join(self.blobs)})"
                 )
+            chosen.setdefault(name, self.blobs[name])
+        return chosen
 
     def _layer_index(self, name: str) -> int:
         try:
             return self._wiring.layer_names.index(name)
         except ValueError:
             raise NetError(
-                f"Unknown layer '{name}'{closest(name, self.layer_dict)} "
+                f"Unknown layer '{name}'{closest(str(name), self.layer_dict)} "
                 f"(layers: {', '.join(self.layer_dict)})"
             ) from None
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a Net cannot be copied or pickled. Its definition and parameters can: net.to_proto() gives a "
+            "NetParameter, net.save(file) writes one, and caffe.Net(definition, caffe.TEST) with copy_from "
+            "makes a net of it. Processes build their nets themselves"
+        )
 
     # -- callbacks --------------------------------------------------------------------------------------
 

@@ -8,14 +8,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from . import context, debug_info, snapshot
 from .blob import Blob
 from .callbacks import SolverAction, SolverCallback
-from .errors import SnapshotError, SolverError
+from .errors import CopyError, SnapshotError, SolverError
 from .html_table import html_table
 from .lr_policies import check_policy, learning_rate
 from .net import TEST, TRAIN, Net
@@ -359,6 +359,12 @@ class Solver:
     def restore(self, path: str | Path) -> None:
         """Continue from a .solverstate (or .solverstate.h5)."""
         snapshot.restore(self, str(path))
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a Solver cannot be copied or pickled: solver.snapshot() writes its state, and restore(file) of "
+            "another solver of this recipe goes on from there"
+        )
 
     def __repr__(self) -> str:
         return f"<caffe.{type(self).__name__} of '{self.net.name}' at iteration {self.iter}>"
