@@ -43,6 +43,14 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return name
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The mark `gpu`: tests of the GPU engine, and those that run once per engine, on it."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if item.path.parent.name == "cuda" or (call is not None and call.params.get("engine") == "cuda"):
+            item.add_marker(pytest.mark.gpu)
+
+
 def use_gpu() -> None:
     """Use the GPU here, or else the emulated one; skip the test where there is neither."""
     if not emulation.real_gpu():

@@ -40,7 +40,7 @@ def test_every_kernel_loads(source: Path) -> None:
 
     module = compiler.module(source.stem)
     for name in compiler.signatures(source.read_text(encoding="utf-8")):
-        assert getattr(module, name).name == name
+        assert getattr(module, name).name == f"{source.stem}.{name}"
 
 
 def test_cache_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_a_kernel_that_reads_too_far_is_our_error() -> None:
     support.emulated()
     mem = SyncedMem(100)
     address = place.write(mem)
-    with pytest.raises(EngineError, match=r"GPU: kernel fill failed: .*compute-sanitizer"):
+    with pytest.raises(EngineError, match=r"GPU: kernel math.fill failed: .*compute-sanitizer"):
         base.arithmetic().fill.elements(101, address, 1.0)
 
 

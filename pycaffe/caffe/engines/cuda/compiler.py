@@ -52,7 +52,7 @@ def signatures(text: str) -> dict[str, str]:
 
 
 class Function:
-    """A kernel of a .cu file, to be launched on the engine's stream."""
+    """A kernel of a .cu file, to be launched on the engine's stream. name: for people, "file.kernel"."""
 
     def __init__(self, name: str, handle: Any, letters: str):
         self.name = name
@@ -98,7 +98,8 @@ class Module:
         try:
             self._module = device.driver.module_from_buffer(image)
             for name, letters in signatures(text).items():
-                setattr(self, name, Function(name, self._module.get_function(name), letters))
+                handle = self._module.get_function(name)
+                setattr(self, name, Function(f"{stem}.{name}", handle, letters))
         except device.driver.Error as error:
             raise driver.failure(f"loading {path.name}", error) from error
 
