@@ -21,7 +21,12 @@ from caffe_tools.flags import brew_options, log_options
 
 TOP = Path(__file__).parents[2]
 TUTORIAL = sorted((TOP / "docs" / "tutorial").glob("*.md"))
-DOCUMENTS = sorted([TOP / "README.md", *(TOP / "docs").rglob("*.md"), *(TOP / "models").glob("*/readme.md")])
+DOCUMENTS = sorted(
+    [
+        *TOP.glob("*.md"),
+        *(path for part in ("docs", "models", "examples") for path in (TOP / part).rglob("*.md")),
+    ]
+)
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!`)\[[^\]]*\]\(([^)\s]+)\)")
@@ -89,9 +94,7 @@ def test_links_lead_to_files(page: Path) -> None:
 def command_lines(page: Path) -> list[str]:
     """Lines of code that begin with one of our programs; placeholders and pipes are left out."""
     text = re.sub(r"\\\n\s*", "", page.read_text(encoding="utf-8"))
-    lines = re.findall(
-        r"^(?:    |)((?:caffe|" + "|".join(sorted(_TOOLS)) + r") [^\n|]*)$", text, re.MULTILINE
-    )
+    lines = re.findall(r"^ *((?:caffe|" + "|".join(sorted(_TOOLS)) + r") [^\n|]*)$", text, re.MULTILINE)
     return [line for line in lines if "..." not in line]
 
 
