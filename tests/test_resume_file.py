@@ -280,6 +280,17 @@ def test_damaged(size: float) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("at", [6, 8, 10], ids=["version", "flags", "compression"])
+def test_of_a_kind_that_this_program_does_not_write(at: int) -> None:
+    state = snapshot()
+    path = Path("resume_s_iter_2.npz")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + at] = 0x61  # in the archive's list of what it holds
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError, match=r"resume_s_iter_2.npz is damaged .*remove it to resume"):
+        solver_of(RECIPE).restore(state)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -278,6 +279,23 @@ def test_a_history_that_is_damaged() -> None:
     del state.history[1].data[-1]
     Path(path).write_bytes(state.SerializeToString())
     refused(path, r"history blob 1 has 2 values for shape \(3,\): damaged")
+
+
+@pytest.mark.parametrize("name", ["iter", "current_step", "learned_net", "history", "history/0"])
+@pytest.mark.parametrize("value", [np.dtype("f"), np.zeros(0), "text", h5py.Empty("f"), None], ids=repr)
+def test_an_hdf5_state_that_holds_something_else(name: str, value: object) -> None:
+    _, state = snapshot(format="HDF5")
+    with h5py.File(state, "r+") as file:
+        del file[name]
+        if value is None:
+            file.create_group(name)
+        else:
+            file[name] = value
+    if name == "learned_net":
+        with contextlib.suppress(SnapshotError):  # nothing may stand for: no weights
+            solver_of(RECIPE).restore(state)
+    else:
+        refused(state, state)
 
 
 # -- where it cannot be written ---------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import hashlib
 import json
 import logging
 import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -134,7 +135,9 @@ class Resume:
             KeyError,
             TypeError,
             AttributeError,
+            RuntimeError,  # encrypted, or (NotImplementedError) of another kind, by a header that is damaged
             zipfile.BadZipFile,
+            zlib.error,
         ) as error:
             raise SnapshotError(f"{path} is damaged ({error!r}); {cure}") from error
 

@@ -146,7 +146,8 @@ class _State:
 
 def restore(solver: Solver, path: str) -> None:
     """Continue from a solver state. Raises SnapshotError for what is none, or not one of this solver and net,
-    and WeightsError for weights that do not fit; then the solver is as it was."""
+    and WeightsError for weights that do not fit; then the solver is as it was. (Only a layer that cannot take
+    up its own state is found out later.)"""
     if ".caffemodel" in Path(path).name:
         raise SnapshotError(
             f"{path} holds weights, not a solver's state: give the .solverstate to resume, or use weights to "
@@ -249,6 +250,10 @@ def _first(dataset: h5py.Dataset) -> int:
     return int(np.asarray(dataset[()]).item(0))
 
 
+def _numbers(dataset: h5py.Dataset) -> np.ndarray:
+    return np.asarray(dataset[()], np.float32)
+
+
 def _read_hdf5(path: str) -> _State:
     try:
         with h5py.File(path, "r") as file:
@@ -258,7 +263,7 @@ def _read_hdf5(path: str) -> _State:
                 _first(file["iter"]),
                 os.fsdecode(learned),
                 _first(file["current_step"]) if "current_step" in file else 0,
-                [(group[str(i)].shape, group[str(i)][()]) for i in range(len(group))],
+                [(group[str(i)].shape, _numbers(group[str(i)])) for i in range(len(group))],
             )
-    except (OSError, KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+    except (OSError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         raise SnapshotError(f"{path} is no solver state in HDF5 that can be read: {error}") from error
