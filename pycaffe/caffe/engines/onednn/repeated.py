@@ -77,6 +77,9 @@ class Repeated(Fused):
         self._left = _ATTEMPTS
         self._valid = False
         self._known: list[tuple[Blob, tuple[int, ...], SyncedMem]] = []
+        made = {b for s in steps for b in s.top}
+        self._given = [b for b in self._blobs if b not in made]
+        self._inlets: list[tuple[Blob, tuple[int, ...], SyncedMem]] = []
         self._folded: list[tuple[Blob, SyncedMem, int]] = []
         self._lazy: list[tuple[Blob, SyncedMem]] = []
         self._marks: list[_Mark] = []
@@ -110,6 +113,12 @@ class Repeated(Fused):
         self._recorded = False
 
     def forward(self, run: ExecutionContext) -> float:
+        if self._valid and any(
+            b.shape is not shape or b.data_mem is not mem for b, shape, mem in self._inlets
+        ):
+            self._valid = False  # a layer before these has given its top another shape in this very pass
+            for group in self._groups:
+                group.begin()
         if self._valid:
             self._repeat()
         elif self._left:
@@ -186,6 +195,7 @@ class Repeated(Fused):
             self._actions.append(event.primitive)
         self._outside = list(outside.values())
         self._known = [(b, b.shape, b.data_mem) for b in self._blobs]
+        self._inlets = [(b, b.shape, b.data_mem) for b in self._given]
         swallowed = [g.swallowed.data_mem for g in self._groups if g.swallowed is not None]
         self._marks = [_Mark(mem) for mem in (*own, *swallowed)]
         folded = dict.fromkeys(b for group in self._groups for b in group.folded_parameters())
