@@ -66,6 +66,8 @@ def test_refusals(files, images) -> None:
     net = caffe.Classifier(*files)
     with pytest.raises(DataError, match="no images"):
         net.predict([])
+    with pytest.raises(DataError, match=r"predict\(\[image, ...\]\), not one array of shape"):
+        net.predict(images[0])  # type: ignore[arg-type]
     net.image_dims = (4, 20)
     with pytest.raises(DataError, match=r"\[4, 20\] must be at least the net's input \[5, 6\]"):
         net.predict(images, oversample=False)

@@ -136,6 +136,8 @@ def test_crops_that_cannot_be() -> None:
             crop(wrong, _data(wrong))
     with pytest.raises(CropError, match="noninteger"):
         crop(L.Convolution(n.data, kernel_size=2, pad=2), n.data)
+    with pytest.raises(TypeError, match="takes tops of a NetSpec, not str"):
+        crop("score", n.data)  # type: ignore[arg-type]
     with pytest.raises(CropError, match="nothing to crop"):
         crop(L.ReLU(n.data), n.data)
 

@@ -71,8 +71,9 @@ def test_refusals(files) -> None:
     net = caffe.Detector(*files)
     with pytest.raises(DataError, match=r"a.png, window \(50, 0, 60, 9\): .* no pixel in common"):
         net.detect_windows([("a.png", [(50, 0, 60, 9)])])
-    with pytest.raises(DataError, match=r"\(ymin, xmin, ymax, xmax\)"):
-        net.detect_windows([("a.png", [(5, 0, 6)])])
+    for window in ((5, 0, 6), (0, 0, np.nan, 9), (0, "b", 5, 9)):
+        with pytest.raises(DataError, match=r"a window is \(ymin, xmin, ymax, xmax\)"):
+            net.detect_windows([("a.png", [window])])  # type: ignore[list-item]
     with pytest.raises(DataError, match=r"context_pad \(=8\) must be less than half"):
         caffe.Detector(*files, context_pad=8)
     with pytest.raises(CaffeError, match="selective_search_ijcv_with_python"):

@@ -47,11 +47,16 @@ def test_resizing_keeps_constant_images_and_takes_bytes(rng: np.random.Generator
     [
         (
             lambda: io.resize_image(np.zeros((4, 4)), (2, 2)),
-            r"\(height, width, channels\), not shape \(4, 4\)",
+            r"\(height, width, channels\), not of shape \(4, 4\). A grey one is",
         ),
-        (lambda: io.resize_image(np.zeros((0, 4, 3)), (2, 2)), "not shape"),
+        (lambda: io.resize_image(np.zeros((0, 4, 3)), (2, 2)), "not of shape"),
         (lambda: io.resize_image(np.zeros((4, 4, 3)), (0, 2)), "1 or more each"),
-        (lambda: io.resize_image(np.zeros((4, 4, 3)), (2, 2), interp_order=2), r"interp_order \(=2\)"),
+        (lambda: io.resize_image(np.zeros((4, 4, 3)), 2), "1 or more each, not 2"),
+        (lambda: io.resize_image("a.png", (2, 2)), "not 'a.png'; caffe.io.load_image reads a file"),
+        (
+            lambda: io.resize_image(np.zeros((4, 4, 3)), (2, 2), interp_order=2),
+            r"interp_order \(=2\) .* resize the image by scipy.ndimage.zoom",
+        ),
         (lambda: io.resize_image(np.zeros((4, 4, 5)), (2, 2), interp_order=3), "0 or 1"),
     ],
 )
@@ -128,6 +133,8 @@ def test_blobprotos_of_both_ages() -> None:
         io.blobproto_to_array(caffe_pb2.BlobProto(data=[1, 2]))
     with pytest.raises(ShapeError, match=r"shape \(2, 3\) must hold 6 data, not 1"):
         io.blobproto_to_array(caffe_pb2.BlobProto(data=[1], shape={"dim": [2, 3]}))
+    with pytest.raises(ValueError, match="the diff has 3 values, the data 4"):
+        io.array_to_blobproto(np.zeros((2, 2)), diff=np.zeros(3))
 
 
 def test_lists_of_arrays() -> None:
@@ -243,6 +250,14 @@ def test_grey_comes_back() -> None:
     np.testing.assert_array_equal(t.deprocess("data", t.preprocess("data", image)), image)
 
 
+def test_inputs_of_other_numbers_of_axes() -> None:
+    """A clip, channels first: only its batch axis is dropped."""
+    t = io.Transformer({"clip": (1, 1, 2, 3, 4)})
+    t.set_transpose("clip", (3, 0, 1, 2))
+    clip = np.arange(24, dtype=np.float32).reshape(1, 1, 2, 3, 4)
+    np.testing.assert_array_equal(t.deprocess("clip", clip), clip[0].transpose(1, 2, 3, 0))
+
+
 @pytest.mark.parametrize(
     ("set", "kind", "words"),
     [
@@ -263,6 +278,17 @@ def test_grey_comes_back() -> None:
         (lambda t: t.set_mean("data", np.ones(2)), ValueError, "Mean channels incompatible with input"),
         (lambda t: t.set_mean("data", np.ones((2, 6, 5))), ValueError, "Mean shape invalid"),
         (lambda t: t.set_mean("data", np.ones((2, 3, 6, 5))), ValueError, "Mean shape invalid"),
+        (lambda t: t.set_mean("data", "mean.npy"), ValueError, r"not 'mean.npy'; np.load reads"),
+        (lambda t: t.preprocess("data", "a.png"), DataError, "not 'a.png'; caffe.io.load_image"),
+        (lambda t: t.deprocess("data", np.zeros((2, 3, 6, 5))), ValueError, r"one item .* \(2, 3, 6, 5\)"),
+        (
+            lambda t: (
+                (t.set_transpose("data", (2, 0, 1)), t.set_channel_swap("data", (2, 1, 0)))
+                and t.preprocess("data", np.zeros((6, 5, 1)))
+            ),
+            ValueError,
+            r"channel_swap \(2, 1, 0\) needs more channels than the image of shape \(6, 5, 1\)",
+        ),
     ],
 )
 def test_settings_that_do_not_fit(set, kind: type[Exception], words: str) -> None:

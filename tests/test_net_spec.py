@@ -185,6 +185,10 @@ def test_inputs_that_are_no_tops() -> None:
         L.ReLU("x")
     with pytest.raises(TypeError, match=r"Concat input 1 is not a Top \(type is tuple\); put \* before it"):
         L.Concat(x, (x, x))
+    with pytest.raises(TypeError, match=r"to_proto\(n.loss, ...\), not list"):
+        caffe.to_proto([x])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not NetSpec; a NetSpec has a to_proto\(\) of its own"):
+        caffe.to_proto(caffe.NetSpec())  # type: ignore[arg-type]
 
 
 def test_a_netspec_is_read_changed_and_copied() -> None:

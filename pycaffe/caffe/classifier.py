@@ -63,6 +63,10 @@ class Classifier(Net):
         """
         if not len(inputs):
             raise DataError("predict: there are no images")
+        if isinstance(inputs, np.ndarray) and inputs.ndim < 4:
+            raise DataError(
+                f"predict takes several images, predict([image, ...]), not one array of shape {inputs.shape}"
+            )
         dims, crop = np.array(self.image_dims, int), np.array(self.crop_dims, int)
         if (dims < crop).any():
             raise DataError(f"image_dims {dims.tolist()} must be at least the net's input {crop.tolist()}")

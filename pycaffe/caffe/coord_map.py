@@ -147,6 +147,9 @@ def _maps_down(top: Top) -> dict[Top, Map]:
 def crop(top_from: Top, top_to: Top) -> Top:
     """A Crop layer that cuts out of top_from what lies over top_to. Raises CropError when it would have to
     scale, to move by half a pixel or to reach beyond top_from, and what coord_map_from_to does."""
+    for top in (top_from, top_to):
+        if not isinstance(top, Top):
+            raise TypeError(f"crop(n.score, n.data) takes tops of a NetSpec, not {type(top).__name__}")
     axis, a, b = coord_map_from_to(top_from, top_to)
     if axis is None:
         raise CropError("no layer between these tops moves over an axis; there is nothing to crop")

@@ -97,9 +97,10 @@ class Detector(Net):
     def crop(self, im: np.ndarray, window: Sequence[float]) -> np.ndarray:
         """The window (ymin, xmin, ymax, xmax) of an image (H, W, C), its last row and column not included;
         with context_pad, the input's size, warped, with its surroundings. Raises DataError."""
-        box = np.asarray(window).astype(np.int64)
-        if box.shape != (4,):
+        edges = np.asarray(window)
+        if edges.shape != (4,) or edges.dtype.kind not in "fiu" or not np.isfinite(edges).all():
             raise DataError("a window is (ymin, xmin, ymax, xmax)")
+        box = edges.astype(np.int64)
         inside = (max(box[0], 0), min(box[2], im.shape[0]), max(box[1], 0), min(box[3], im.shape[1]))
         if inside[0] >= inside[1] or inside[2] >= inside[3]:
             raise DataError(f"the window has no pixel in common with the image of {im.shape[:2]}")

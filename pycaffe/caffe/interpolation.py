@@ -55,10 +55,17 @@ def _taps(middles: np.ndarray, size: int, order: int) -> Taps:
                 ]
             )
         else:
-            raise DataError(f"interp_order (={order}) must be 0 (nearest), 1 (bilinear) or 3 (bicubic)")
+            raise order_error(order, "0 (nearest), 1 (bilinear) or 3 (bicubic)")
     index = first + np.arange(len(weights))[:, None]
     inside = (index >= 0) & (index < size)
     return np.where(inside, index, 0), np.where(inside, weights, 0)
+
+
+def order_error(order: int, known: str) -> DataError:
+    return DataError(
+        f"interp_order (={order}) must be {known}. For other splines, resize the image by scipy.ndimage.zoom "
+        "first: one that has the wanted size is not resized again"
+    )
 
 
 def _apply(array: np.ndarray, axis: int, taps: Taps) -> np.ndarray:

@@ -40,12 +40,15 @@ def blobproto_to_array(blob: caffe_pb2.BlobProto, return_diff: bool = False) -> 
 
 
 def array_to_blobproto(arr: np.ndarray, diff: np.ndarray | None = None) -> caffe_pb2.BlobProto:
-    """A BlobProto with this array as data and, if given, another of the same size as diff."""
+    """A BlobProto with this array as data and, if given, another of the same size as diff.
+    Raises BlobShapeError for one of another size."""
     arr = np.asarray(arr)
     blob = caffe_pb2.BlobProto()
     blob.shape.dim.extend(arr.shape)
     blob.data.extend(arr.astype(np.float64).ravel())
     if diff is not None:
+        if np.size(diff) != arr.size:
+            raise BlobShapeError(f"the diff has {np.size(diff)} values, the data {arr.size}")
         blob.diff.extend(np.asarray(diff).astype(np.float64).ravel())
     return blob
 
@@ -156,20 +159,39 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int] | np.ndarray, interp_or
     The numbers are those of the original with the scikit-image (1 or 3 channels) and SciPy (any other
     number) of its day: nothing is smoothed before it shrinks. Raises DataError.
     """
-    im = np.asarray(im)
-    if im.ndim != 3 or 0 in im.shape:
-        raise DataError(f"resize_image takes an image (height, width, channels), not shape {im.shape}")
-    height, width = (int(size) for size in tuple(new_dims)[:2])
-    if height < 1 or width < 1:
-        raise DataError(f"resize_image: new_dims must be (height, width), 1 or more each, not {new_dims}")
+    im = _image(im)
+    height, width = _height_width(new_dims, "resize_image: new_dims")
     values = im if im.dtype == np.float64 else im.astype(np.float32)
     if im.shape[2] in (1, 3):
         resized = interpolation.resize_image_like(values, height, width, interp_order)
     elif interp_order == 3:
-        raise DataError(f"resize_image of {im.shape[2]} channels: interp_order must be 0 or 1")
+        raise interpolation.order_error(interp_order, f"0 or 1 for an image of {im.shape[2]} channels")
     else:
         resized = interpolation.zoom_array(values, height, width, interp_order)
     return resized.astype(np.float32, copy=False)
+
+
+def _numbers(im: Any) -> np.ndarray:
+    values = np.asarray(im)
+    if values.dtype.kind not in "fiub":
+        raise DataError(f"an image is an array of numbers, not {im!r:.40}; caffe.io.load_image reads a file")
+    return values
+
+
+def _image(im: Any) -> np.ndarray:
+    """What is to be an image (H, W, C). Raises DataError for anything else."""
+    values = _numbers(im)
+    if values.ndim != 3 or 0 in values.shape:
+        grey = ". A grey one is im[:, :, np.newaxis]" if values.ndim == 2 else ""
+        raise DataError(f"an image is (height, width, channels), not of shape {values.shape}{grey}")
+    return values
+
+
+def _height_width(dims: Any, what: str) -> tuple[int, int]:
+    sizes = np.asarray(dims)
+    if sizes.shape[:1] < (2,) or sizes.dtype.kind not in "fiu" or not (sizes[:2] >= 1).all():
+        raise DataError(f"{what} must be (height, width), 1 or more each, not {dims}")
+    return int(sizes[0]), int(sizes[1])
 
 
 def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -178,10 +200,10 @@ def oversample(images: Sequence[np.ndarray], crop_dims: Sequence[int] | np.ndarr
     images: (H, W, C), all of one size. crop_dims: (height, width). Returns (10·N, height, width, C) float32.
     Raises DataError when the crop is larger than the images, or these differ in size.
     """
-    height, width = (int(size) for size in tuple(crop_dims)[:2])
+    height, width = _height_width(crop_dims, "oversample: crop_dims")
     whole = np.stack([np.asarray(im, np.float32) for im in _of_one_size(images)])
     spare = whole.shape[1] - height, whole.shape[2] - width
-    if height < 1 or width < 1 or min(spare) < 0:
+    if min(spare) < 0:
         raise DataError(f"oversample: crops of {height} x {width} do not fit images of {whole.shape[1:3]}")
     corners = [(0, 0), (0, spare[1]), (spare[0], 0), spare, (spare[0] // 2, spare[1] // 2)]
     crops = np.stack([whole[:, y : y + height, x : x + width] for y, x in corners], axis=1)
@@ -231,14 +253,20 @@ class Transformer:
     def preprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
         """The input of the net for an image (H, W, C), float32, in an array of its own."""
         self._check_input(in_)
-        values = np.asarray(data).astype(np.float32)
+        values = _numbers(data).astype(np.float32)
         size = self.inputs[in_][2:]
         if values.shape[:2] != size:
             values = resize_image(values, size)
         if self.transpose.get(in_) is not None:
             values = values.transpose(self.transpose[in_])
         if self.channel_swap.get(in_) is not None:
-            values = values[list(self.channel_swap[in_])]
+            order = list(self.channel_swap[in_])
+            if max(order) >= len(values):
+                raise TransformerError(
+                    f"channel_swap {tuple(order)} needs more channels than the image of shape "
+                    f"{np.shape(data)} has; caffe.io.load_image gives three of a grey file"
+                )
+            values = values[order]
         if self.raw_scale.get(in_) is not None:
             values *= self.raw_scale[in_]
         if self.mean.get(in_) is not None:
@@ -248,12 +276,16 @@ class Transformer:
         return values
 
     def deprocess(self, in_: str, data: np.ndarray) -> np.ndarray:
-        """The image (H, W, C) that preprocess (but for resizing) would make this input of; axes of length 1
-        before the last three are dropped."""
+        """The image (H, W, C) that preprocess (but for resizing) would make this input of; a batch axis of
+        length 1 is dropped."""
         self._check_input(in_)
-        values = np.array(data, np.float32)
-        while values.ndim > 3 and len(values) == 1:
+        values, axes = np.array(data, np.float32), len(self.inputs[in_]) - 1
+        while values.ndim > axes and len(values) == 1:
             values = values[0]
+        if values.ndim > axes:
+            raise TransformerError(
+                f"deprocess takes one item of input {in_!r}, not an array of shape {np.shape(data)}"
+            )
         if self.input_scale.get(in_) is not None:
             values /= self.input_scale[in_]
         if self.mean.get(in_) is not None:
@@ -303,6 +335,8 @@ class Transformer:
             _set(self.mean, in_, None)
             return
         values = np.asarray(mean)
+        if values.dtype.kind not in "fiub":
+            raise TransformerError(f"a mean is an array of numbers, not {mean!r:.60}; np.load reads a .npy")
         channels, *size = self.inputs[in_][1:]
         if values.ndim == 1:
             if len(values) != channels:

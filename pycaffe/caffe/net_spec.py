@@ -71,10 +71,14 @@ def messages_of(type_name: str) -> tuple[str, ...]:
 
 
 def to_proto(*tops: Top | Function) -> caffe_pb2.NetParameter:
-    """The net of all layers that these tops need. Tops and layers are named by type and number."""
+    """The net of all layers that these tops need. Tops and layers are named by type and number.
+    Raises TypeError for what is no top."""
     layers: OrderedDict[Function, caffe_pb2.LayerParameter] = OrderedDict()
     autonames: Counter[str] = Counter()
     for top in tops:
+        if not isinstance(top, (Top, Function)):
+            cure = "; a NetSpec has a to_proto() of its own" if isinstance(top, NetSpec) else ""
+            raise TypeError(f"to_proto takes tops: to_proto(n.loss, ...), not {type(top).__name__}{cure}")
         top._to_proto(layers, {}, autonames)
     return _net(layers)
 

@@ -111,9 +111,10 @@ def _images(path: Path, ext: str) -> list[np.ndarray]:
         return list(load_array(path))
     if path.is_dir():
         click.echo(f"Loading folder: {path}")
-        files = sorted(path.glob(f"*.{ext}"))
+        pattern = f"*.{ext.removeprefix('.')}"
+        files = sorted(path.glob(pattern))
         if not files:
-            raise DataError(f"{path} holds no *.{ext}; -ext says another ending")
+            raise DataError(f"{path} holds no {pattern}; -ext says another ending")
         return [io.load_image(file) for file in files]
     click.echo(f"Loading file: {path}")
     return [io.load_image(path)]
