@@ -54,6 +54,7 @@ def read_net_file(path: str | Path) -> NetFile:
         if layer.blobs and arrays:
             net.weights[key] = [_array(blob, arrays[blob_index(blob)]) for blob in layer.blobs]
         del layer.blobs[:]
+        layer.ClearField("phase")  # written by the net that was saved, in every layer
         net.layers[key] = layer
     return net
 
