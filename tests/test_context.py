@@ -32,6 +32,36 @@ def test_a_thread_keeps_its_own_mode_to_itself() -> None:
     assert context.mode() == context.CPU and context.device() == 0
 
 
+def test_settings_hold_within_and_in_this_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CAFFE_ENGINE", raising=False)
+    seen: list[tuple[str, int, str]] = []
+
+    def look() -> None:
+        seen.append((context.mode(), context.device(), context.engine()))
+
+    outside = (context.mode(), context.device(), "")
+    with pytest.raises(KeyError), context.using(mode=context.GPU, device=3, engine="reference"):
+        look()
+        with context.using(engine="onednn"):
+            look()
+        look()
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+        raise KeyError
+    look()
+    monkeypatch.setenv("CAFFE_ENGINE", "onednn")
+    look()
+    assert seen == [
+        (context.GPU, 3, "reference"),
+        (context.GPU, 3, "onednn"),
+        (context.GPU, 3, "reference"),
+        outside,
+        outside,
+        (*outside[:2], "onednn"),
+    ]
+
+
 def test_seeds_are_repeatable_and_nets_differ() -> None:
     context.set_random_seed(5)
     first = [context.next_net_seed() for _ in range(3)]

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 CPU, GPU = "CPU", "GPU"
 MAX_SEED = 2**63 - 1
@@ -54,6 +57,28 @@ def set_device(device: int) -> None:
 
 def device() -> int:
     return getattr(_local, "device", _default_device)
+
+
+def engine() -> str:
+    """The one engine that nets shall be built for, `reference` for NumPy alone; "" leaves the choice to the
+    mode. It is CAFFE_ENGINE in the environment, unless `using` says another in this thread."""
+    return getattr(_local, "engine", None) or os.environ.get("CAFFE_ENGINE", "")
+
+
+@contextmanager
+def using(*, mode: str | None = None, device: int | None = None, engine: str | None = None) -> Iterator[None]:
+    """Settings for the nets that this thread builds within; None leaves one as it is. Other threads do not
+    notice."""
+    given: dict[str, Any] = {"mode": mode, "device": device, "engine": engine}
+    given = {name: value for name, value in given.items() if value is not None}
+    before = {name: vars(_local)[name] for name in given if name in vars(_local)}
+    vars(_local).update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            vars(_local).pop(name, None)
+        vars(_local).update(before)
 
 
 class _Seeds:

@@ -17,9 +17,8 @@ one choice serves both passes. Solver updates live in the same table under their
 from __future__ import annotations
 
 import math
-import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -288,12 +287,12 @@ def gpu_absence() -> str:
 def preferences(engine_field: str = "", mode: str | None = None) -> tuple[str, ...]:
     """Engines to try, best first, for a layer whose prototxt says `engine: engine_field`.
 
-    CAFFE_ENGINE in the environment overrides everything; `reference` there means NumPy alone. On a
-    CPU the words CAFFE, CUDNN and Intel's MKL2017 and MKLDNN all mean "the fastest that gives the
-    same numbers"; on a GPU, CAFFE asks for the plain kernels and CUDNN for the library's. Raises
-    EngineError in GPU mode where there is no GPU to use.
+    context.engine(), usually CAFFE_ENGINE in the environment, overrides everything; `reference` there
+    means NumPy alone. On a CPU the words CAFFE, CUDNN and Intel's MKL2017 and MKLDNN all mean "the
+    fastest that gives the same numbers"; on a GPU, CAFFE asks for the plain kernels and CUDNN for the
+    library's. Raises EngineError in GPU mode where there is no GPU to use.
     """
-    override = os.environ.get("CAFFE_ENGINE", "")
+    override = context.engine()
     if override:
         if override != REFERENCE and override not in _engines:
             raise EngineError(f"CAFFE_ENGINE={override}: no such engine; known: {', '.join(engine_names())}")

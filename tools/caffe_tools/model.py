@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from caffe import models
+from caffe import context, models
 from caffe.download import RemoteFile, checksum, download, matches, stated_size
 from caffe.errors import DataError, closest
 from caffe.kernels import REFERENCE
@@ -63,16 +62,8 @@ def show(name: str) -> None:
 def _shapes_only() -> Iterator[None]:
     """While entered, nets are built without logging and with NumPy's code alone: an engine would prepare
     itself for shapes that are only looked at."""
-    before = os.environ.get("CAFFE_ENGINE")
-    os.environ["CAFFE_ENGINE"] = REFERENCE
-    try:
-        with quiet_net():
-            yield
-    finally:
-        if before is None:
-            del os.environ["CAFFE_ENGINE"]
-        else:
-            os.environ["CAFFE_ENGINE"] = before
+    with quiet_net(), context.using(engine=REFERENCE):
+        yield
 
 
 def _print(rows: list[tuple[str, ...]], align: str) -> None:
