@@ -162,6 +162,11 @@ def test_graphviz() -> None:
         caffe.draw.draw_net(net, "TB", "none")
 
 
+def test_a_files_name_is_not_drawn() -> None:
+    with pytest.raises(TypeError, match="a Net or a NetParameter is drawn, not str; caffe.Net reads a file"):
+        caffe.draw.draw_net("deploy.prototxt", "LR", "svg")  # type: ignore[arg-type]
+
+
 def test_pydot_is_asked_for_only_here() -> None:
     try:
         import pydot  # noqa: F401

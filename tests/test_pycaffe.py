@@ -64,6 +64,9 @@ assert caffe._caffe.Net is caffe.pycaffe.Net is caffe.Net
 assert caffe.io.caffe_pb2 is caffe.proto.caffe_pb2
 """
     run(code)
+    # What `import caffe` alone brought there, since its parts imported each other.
+    for module in ("caffe.pycaffe.Net", "caffe._caffe.Net", "caffe.classifier.Net", "caffe.detector.Net"):
+        run(f"import caffe\nassert {module} is caffe.Net")
 
 
 def test_import_brings_no_more_than_it_needs() -> None:

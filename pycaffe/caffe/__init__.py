@@ -52,8 +52,12 @@ from .timer import Timer as Timer
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import _caffe as _caffe
+    from . import classifier as classifier
+    from . import detector as detector
     from . import io as io
     from . import models as models
+    from . import pycaffe as pycaffe
     from .classifier import Classifier as Classifier
     from .detector import Detector as Detector
     from .nccl import NCCL as NCCL
@@ -66,11 +70,15 @@ _LATER = {
     "Detector": ("detector", "Detector"),
     "NCCL": ("nccl", "NCCL"),
     "Sequential": ("sequential", "Sequential"),
+    "_caffe": ("_caffe", ""),
+    "classifier": ("classifier", ""),
+    "detector": ("detector", ""),
     "estimator": ("estimator", ""),
     "has_nccl": ("nccl", "has_nccl"),
     "io": ("io", ""),
     "model": ("model", ""),
     "models": ("models", ""),
+    "pycaffe": ("pycaffe", ""),
     "sequential": ("sequential", ""),
 }
 

@@ -44,8 +44,12 @@ def net_graph(caffe_net: Any, phase: int | None, label_edges: bool, display_lrm:
     if isinstance(caffe_net, Net):
         summaries = {row.name: row for row in net_summary.summarize(caffe_net)}
         param = caffe_net.param
-    else:
+    elif isinstance(caffe_net, caffe_pb2.NetParameter):
         param = _definition(caffe_net, phase)
+    else:
+        raise TypeError(
+            f"a Net or a NetParameter is drawn, not {type(caffe_net).__name__}; caffe.Net reads a file"
+        )
     graph = Graph(param.name or "Net")
     holds: dict[str, str] = {}  # blob -> the node that gives its values now
     for layer in param.layer:
