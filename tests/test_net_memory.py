@@ -105,3 +105,47 @@ def test_training_without_the_gradients_of_blobs(engine: str, rng: np.random.Gen
         net.run_forward()
         net.run_backward()
     assert np.allclose(frugal.blobs["c3"].diff, plain.blobs["c3"].diff, atol=1e-4)
+
+
+BRANCH = """
+layer { name: "in" type: "Input" top: "x" top: "label"
+        input_param { shape { dim: 4 dim: 6 } shape { dim: 4 } } }
+layer { name: "f" type: "InnerProduct" bottom: "x" top: "f"
+        inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "f" bottom: "label" top: "loss" }
+layer { name: "accuracy" type: "Accuracy" bottom: "f" bottom: "label" top: "accuracy" }
+"""
+
+
+@pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
+def test_gradients_of_a_branch_without_a_loss_stay_zero(
+    engine: str, rng: np.random.Generator, phase: int
+) -> None:
+    plain, frugal = net_of(BRANCH, phase), net_of(BRANCH, phase)
+    frugal.keep_diffs = False
+    for _ in range(3):
+        x = rng.standard_normal((4, 6))
+        for net in (plain, frugal):
+            net.blobs["x"].data[...] = x
+            net.clear_param_diffs()
+            net.run_forward()
+            net.run_backward()
+        assert np.array_equal(frugal.params["f"][0].diff, plain.params["f"][0].diff)
+    frugal.keep_diffs = True
+    frugal.run_forward()
+    frugal.run_backward()
+    assert np.array_equal(frugal.blobs["f"].diff, plain.blobs["f"].diff)
+
+
+def test_memory_is_kept_again_when_asked(engine: str, rng: np.random.Generator) -> None:
+    plain, frugal = net_of(DEEP, caffe.TEST), net_of(DEEP, caffe.TEST)
+    for keep in (False, True, False, True):
+        frugal.keep_blobs = keep
+        x = rng.standard_normal((2, 16, 8, 8))
+        for net in (plain, frugal):
+            net.blobs["x"].data[...] = x
+            net.run_forward()
+            net.run_forward()
+        if keep:
+            assert np.allclose(frugal.blobs["c1"].data, plain.blobs["c1"].data, atol=1e-6)
+        assert np.allclose(frugal.blobs["sum"].data, plain.blobs["sum"].data, atol=1e-6)

@@ -41,6 +41,16 @@ def memory_limit() -> int:
     return min(limits)
 
 
+def peak_memory() -> int:
+    """Bytes of memory that this process has had at most; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
 def memory_text(size: int) -> str:
     """12884901888 as people say it: "12 GiB"."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")

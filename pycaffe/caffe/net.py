@@ -41,9 +41,10 @@ class Net(NetCalls):
     .caffemodel or .h5, copied by layer name. level, stages: what include/exclude rules are matched
     against. allow_python: False refuses Python layers, which run code of the module that they name.
     source: the file that a NetParameter came from (or a NetSource), for error messages. run: the context of
-    a net that holds this one. keep_blobs: False lets layers use each other's memory once nobody in the net
-    needs it: reading such a blob raises NetError, and the net runs forward only. keep_diffs (an attribute,
-    True): False does that for the gradients of blobs, parameters' not included, in whole backward passes.
+    a net that holds this one. keep_blobs (also an attribute): False lets layers use each other's memory once
+    nobody in the net needs it: reading such a blob raises NetError, and the net runs forward only. keep_diffs
+    (an attribute, True): False does that for the gradients of blobs, parameters' not included, in whole
+    backward passes.
 
     blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
     input. Gradients: backward() computes what a loss and a parameter to learn make necessary; the
@@ -178,6 +179,7 @@ class Net(NetCalls):
         own |= {blob for step in self._steps for blob in step.losses}
         own |= {self.blobs[name] for name in self.outputs}
         own |= {blob for layer in self.layers for blob in layer.blobs}
+        self._data_ends = []
         if not self._keep_blobs:
             keep = [blob.data_mem for blob in own]
             self._data_ends = net_memory.data_ends(self._plan, names, keep, self._pool)
@@ -185,9 +187,19 @@ class Net(NetCalls):
         self._passes = kernels.passes(self._plan, self._data_ends, kept)
         self._diff_ends = []
         if not self._keep_diffs:
-            order = [runner for _, runner in self._plan_back]
+            needed = self._wiring.layer_need_backward
+            order = [(runner, any(needed[i] for i in indices)) for indices, runner in self._plan_back]
             keep = [blob.diff_mem for blob in own]
             self._diff_ends = net_memory.diff_ends(order, names, keep, self._pool)
+
+    @property
+    def keep_blobs(self) -> bool:
+        return self._keep_blobs
+
+    @keep_blobs.setter
+    def keep_blobs(self, keep: bool) -> None:
+        self._keep_blobs = bool(keep)
+        self._plan_memory()
 
     @property
     def keep_diffs(self) -> bool:

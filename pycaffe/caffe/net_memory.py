@@ -40,14 +40,26 @@ def data_ends(runners: Sequence[Any], names: dict[int, str], keep: Iterable[Sync
     return _ends(len(runners), last, words, pool)
 
 
-def diff_ends(order: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool) -> Ends:
-    """For a backward pass in this order of runners."""
+def diff_ends(
+    order: Sequence[tuple[Any, bool]], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool
+) -> Ends:
+    """For a backward pass in this order of (runner, does it run?).
+
+    The gradient of a branch that leads to no loss is zero, and stays: nobody would write it again."""
     kept, last = set(keep), {}
-    for position, runner in enumerate(order):
+    written = {
+        blob.diff_mem
+        for runner, runs in order
+        if runs
+        for step in _steps(runner)
+        for blob, down in zip(step.bottom, step.propagate_down, strict=True)
+        if down
+    }
+    for position, (runner, _) in enumerate(order):
         for blob in _blobs(runner):
-            if blob.diff_mem not in kept:
+            if blob.diff_mem in written and blob.diff_mem not in kept:
                 last[blob.diff_mem] = (position, names.get(id(blob), "?"))
-    for runner in order:
+    for runner, _ in order:
         if isinstance(runner, Fused) and runner.lends_diffs:
             lender = runner.steps[-1].top[0].diff_mem
             borrowers = [b.diff_mem for b in runner.steps[0].bottom if b.diff_mem in last]
@@ -61,8 +73,12 @@ def diff_ends(order: Sequence[Any], names: dict[int, str], keep: Iterable[Synced
     return _ends(len(order), last, words, pool)
 
 
+def _steps(runner: Any) -> Sequence[Any]:
+    return runner.steps if isinstance(runner, Fused) else (runner,)
+
+
 def _blobs(runner: Any) -> Iterable[Any]:
-    for step in runner.steps if isinstance(runner, Fused) else (runner,):
+    for step in _steps(runner):
         yield from step.bottom
         yield from step.top
 

@@ -21,7 +21,10 @@ _OURS = (
     "Datatype class: ",
     "Ignoring source layer ",
     "Layer ",
+    "CPU engine: ",
     "The trained parameters are in ",
+    "Peak memory of this process: ",
+    "Whole ",
     "There is no logs/resume_",
     "No snapshot was written",
 )

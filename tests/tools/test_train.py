@@ -45,7 +45,11 @@ def test_says_where_the_snapshot_lies(cli, tiny):
     done = cli("train", "-solver", "solver.prototxt")
     assert done.status == 0
     lines = [line.split("] ", 1)[1] for line in done.err.splitlines() if "] " in line]
-    assert lines[-2:] == [
+    memory = re.fullmatch(
+        r"Peak memory of this process: [\d.]+ MiB \(memory required for data: .*\)", lines[-2]
+    )
+    assert memory is not None
+    assert [lines[-3], lines[-1]] == [
         "Optimization Done.",
         "The trained parameters are in tiny_iter_10.caffemodel; "
         "to train on: -snapshot tiny_iter_10.solverstate",

@@ -10,6 +10,7 @@ import numpy as np
 from caffe.net import TEST, Net
 
 from .flags import Flags, brew_command, choose_device, positive_iterations
+from .memory import peak_memory_lines
 
 log = logging.getLogger("caffe.tools")
 
@@ -23,7 +24,10 @@ def command(flags: Flags) -> None:
         raise click.UsageError("Need model weights to score. (-weights FILE)")
     iterations = positive_iterations(flags)
     choose_device(flags.gpu)
-    net = Net(flags.model, TEST, level=flags.level, stages=flags.stages, weights=flags.weights)
+    # Nobody looks between the layers here: they use each other's memory.
+    net = Net(
+        flags.model, TEST, level=flags.level, stages=flags.stages, weights=flags.weights, keep_blobs=False
+    )
     log.info("Running for %d iterations.", iterations)
 
     loss = 0.0
@@ -47,3 +51,5 @@ def command(flags: Flags) -> None:
     for name, total in zip(names, sums, strict=True):
         mean, weight = total / iterations, weights[name]
         log.info("%s = %g%s", name, mean, f" (* {weight:g} = {weight * mean:g} loss)" if weight else "")
+    for line in peak_memory_lines(net):
+        log.info("%s", line)

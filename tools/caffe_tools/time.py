@@ -11,6 +11,7 @@ from caffe.errors import CaffeError
 from caffe.net import TEST, TRAIN, Net
 
 from .flags import Flags, brew_command, choose_device, positive_iterations
+from .memory import peak_memory_lines
 
 log = logging.getLogger("caffe.tools")
 
@@ -28,6 +29,7 @@ def command(flags: Flags) -> None:
     iterations = positive_iterations(flags)
     choose_device(flags.gpu)
     net = Net(flags.model, _PHASES[flags.phase], level=flags.level, stages=flags.stages)
+    whole = _whole_passes(net, iterations)
     # The first pass allocates memory and fills caches: it is not counted.
     log.info("Performing Forward")
     log.info("Initial loss: %g", net.run_forward())
@@ -53,6 +55,28 @@ def command(flags: Flags) -> None:
     log.info("Average Forward-Backward: %g ms.", 1e3 * total / iterations)
     log.info("Total Time: %g ms.", 1e3 * total)
     log.info("*** Benchmark ends ***")
+    for line in whole:
+        log.info("%s", line)
+
+
+def _whole_passes(net: Net, iterations: int) -> list[str]:
+    """How long passes take where nobody looks between the layers, so that engines may join layers and layers
+    use each other's memory; and how much memory that needs. In lines."""
+    backward = any(net._wiring.layer_need_backward)
+    net.keep_blobs, net.keep_diffs = backward, False
+    times: list[list[float]] = [[], []]
+    for _ in range(iterations + 1):
+        for run, spent in zip((net.run_forward, net.run_backward)[: 1 + backward], times, strict=False):
+            begun = perf_counter()
+            run()
+            spent.append(perf_counter() - begun)
+    lines = [
+        f"Whole {name} pass: {1e3 * sum(spent[1:]) / iterations:g} ms."
+        for name, spent in zip(("Forward", "Backward"), times, strict=True)
+        if spent
+    ]
+    net.keep_blobs = net.keep_diffs = True
+    return [*lines, *peak_memory_lines(net)]
 
 
 def _add_times(net: Net, forward: list[float], backward: list[float]) -> None:

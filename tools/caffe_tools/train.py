@@ -15,6 +15,7 @@ from caffe.solver_registry import get_solver
 from caffe.upgrade_proto import read_solver_upgraded
 
 from .flags import Flags, brew_command, choose_device, device_list
+from .memory import peak_memory_lines
 from .signals import SignalHandler, effect
 
 log = logging.getLogger("caffe.tools")
@@ -45,6 +46,8 @@ def command(flags: Flags) -> None:
             solver.action = signals.action
             solver.solve()
     log.info("Optimization Done.")
+    for line in peak_memory_lines(solver.net):
+        log.info("%s", line)
     _say_where(solver)
 
 
@@ -64,6 +67,8 @@ def _solver(param: caffe_pb2.SolverParameter, flags: Flags) -> Iterator[Solver]:
         param.device_id,
     )
     solver = get_solver(param)
+    # Nobody looks at the gradients between layers here: they share memory.
+    solver.net.keep_diffs = False
     if flags.snapshot:
         log.info("Resuming from %s", flags.snapshot)
         solver.restore(flags.snapshot)
