@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 import caffe
 from caffe import resume_file
+from caffe.callbacks import SolverAction
 from caffe.db import open_db
 from caffe.errors import DataError, SnapshotError
 from caffe.proto import caffe_pb2
@@ -104,7 +106,7 @@ losses, means = [], []
 for net in solver.test_nets[:1]:
     last = len(net.layers) - 1
     net.after_forward(lambda i: losses.append(float(net.blobs["loss"].data)) if i == last else None)
-solver.add_callback(None, lambda: means.append(solver.smoothed_loss))
+solver.add_callback(None, lambda: means.append((solver.smoothed_loss, solver.reported_loss)))
 solver.solve(resume or None)
 arrays = [p.blob.data for p in solver.net.learnable] + [h.data for h in solver.history]
 np.savez(out, *arrays, means=means[-100:], tests=losses, iter=solver.iter)
@@ -171,6 +173,39 @@ def test_200_iterations_are_100_and_100(kind: str, format: str) -> None:
     np.testing.assert_array_equal(rest.pop("tests"), tests[-9:])
     for name, array in whole.items():
         np.testing.assert_array_equal(rest[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("request_", [SolverAction.STOP, SolverAction.SNAPSHOT])
+def test_interrupted_while_it_tests(request_: SolverAction, caplog: pytest.LogCaptureFixture) -> None:
+    """A resumed training does that test anew, on the same records."""
+    caplog.set_level(logging.INFO, "caffe.solver")
+    write_images()
+    recipe = RECIPE + "test_iter: 3 test_iter: 2 test_interval: 4 max_iter: 11 display: 1 "
+
+    def log_of(solver: caffe.SGDSolver, state: str | None = None) -> list[str]:
+        caplog.clear()
+        solver.solve(state)
+        lines = [record.getMessage() for record in caplog.records]
+        lines = [line for line in lines if line.strip().startswith(("Iteration", "Train net", "Test net"))]
+        return [re.sub(r" \(.* iter/s.*?\)", "", line) for line in lines]
+
+    whole = log_of(solver_of(recipe, net=IMAGES))
+    interrupted = solver_of(recipe, net=IMAGES)
+    asked = []
+
+    def action() -> SolverAction:
+        if interrupted.iter == 8:
+            asked.append(None)
+        # After the update, before each of the first net's batches, and before the second net's first.
+        return request_ if len(asked) == 5 else SolverAction.NONE
+
+    interrupted.action = action
+    log_of(interrupted)
+    interrupted.action = lambda: SolverAction.NONE
+    assert Path("s_iter_8.solverstate").exists()
+    resumed = log_of(solver_of(recipe + "random_seed: 5", net=IMAGES), "s_iter_8.solverstate")
+    assert resumed == whole[-len(resumed) :]
+    assert resumed[0] == "Iteration 8, Testing net (#0)"
 
 
 # -- in one process ----------------------------------------------------------------------------------------

@@ -56,17 +56,29 @@ def fingerprint(iteration: int, step: int, history: Iterable[np.ndarray]) -> str
 
 def write(solver: Solver, path: str | Path) -> None:
     """Write the file to this path, in place. Raises SnapshotError for a layer's state that it cannot hold."""
-    arrays: dict[str, np.ndarray] = {}
+    train, arrays = net_states([solver.net], 0)
+    tests, more = solver.states_before_test or net_states(solver.test_nets, 1)
     resume = {
         "format": _FORMAT,
         "solver_type": solver.type,
         "fingerprint": fingerprint(solver.iter, solver.current_step, (h.cpu_data() for h in solver.history)),
         "loss_window": list(solver.loss_window),
-        "nets": [_net_state(net, f"{i}/", arrays) for i, net in enumerate([solver.net, *solver.test_nets])],
+        "nets": [*train, *tests],
     }
     text = json.dumps(resume, default=_plain).encode()
     with open(path, "wb") as file:
-        np.savez(file, allow_pickle=False, resume=np.frombuffer(text, np.uint8), **arrays)
+        np.savez(file, allow_pickle=False, resume=np.frombuffer(text, np.uint8), **arrays, **more)
+
+
+# What stands for some nets under `nets`, and the archive's arrays that belong to it.
+NetStates = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
+
+
+def net_states(nets: Iterable[Net], first: int) -> NetStates:
+    """The states of nets, numbered from `first`, which stay as they are while the nets go on. Raises
+    SnapshotError for a layer's state that a resume file cannot hold."""
+    arrays: dict[str, np.ndarray] = {}
+    return [_net_state(net, f"{i}/", arrays) for i, net in enumerate(nets, first)], arrays
 
 
 def _net_state(net: Net, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -78,7 +90,7 @@ def _net_state(net: Net, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str
         plain = {}
         for key, value in state.items():
             if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-                arrays[f"{prefix}{i}/{key}"] = value
+                arrays[f"{prefix}{i}/{key}"] = value.copy()
                 continue
             try:
                 plain[key] = json.loads(json.dumps(value, default=_plain))

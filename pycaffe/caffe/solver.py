@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from . import context, debug_info, snapshot
+from . import context, debug_info, resume_file, snapshot
 from .blob import Blob
 from .callbacks import SolverAction, SolverCallback
 from .errors import CopyError, SnapshotError, SolverError
@@ -67,8 +68,11 @@ class Solver:
         self.current_step = 0
         self.loss_window: deque[float] = deque(maxlen=self.param.average_loss)
         self.smoothed_loss = 0.0  # mean of the window, which a resumed run continues
-        self.reported_loss = 0.0  # the same over this run's losses only, as the original's log has it
+        # The same over this run's losses (and those it resumed with) only, as the original's log has it.
+        self.reported_loss = 0.0
         self._losses_of_run = 0
+        self._resumed = False
+        self.states_before_test: resume_file.NetStates | None = None  # while testing, and if interrupted
         self.stopped_early = False
         self.last_snapshot = ""
         self._snapshot_is_due = False  # the latest one on the way failed
@@ -188,7 +192,9 @@ class Solver:
     def _run(self, stop: int) -> None:
         param = self.param
         self.loss_window = deque(self.loss_window, maxlen=max(1, param.average_loss))
-        self._losses_of_run = 0
+        self._losses_of_run = len(self.loss_window) if self._resumed else 0
+        self._resumed = False
+        self.states_before_test = None
         self._lap = (time.perf_counter(), self.iter)
         try:
             while self.iter < stop:
@@ -293,11 +299,16 @@ class Solver:
 
     def test_all(self) -> list[dict[str, np.ndarray]]:
         """Test every test net; returns, per net, {output: mean over test_iter batches}."""
+        # A snapshot that is asked for meanwhile has the test of this iteration still before it.
+        with contextlib.suppress(SnapshotError):  # which that snapshot will meet as well
+            self.states_before_test = resume_file.net_states(self.test_nets, 1)
         results = []
         for i in range(len(self.test_nets)):
             if self.stopped_early:
                 break
             results.append(self.test(i))
+        if not self.stopped_early:
+            self.states_before_test = None
         return results
 
     def test(self, index: int = 0) -> dict[str, np.ndarray]:
@@ -359,6 +370,7 @@ class Solver:
     def restore(self, path: str | Path) -> None:
         """Continue from a .solverstate (or .solverstate.h5)."""
         snapshot.restore(self, str(path))
+        self._resumed = True
 
     def __reduce__(self) -> NoReturn:
         raise CopyError(
