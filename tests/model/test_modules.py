@@ -66,10 +66,15 @@ def test_functions_become_methods(blocks: types.ModuleType) -> None:
 @pytest.mark.parametrize(
     ("name", "owner"),
     [
-        ("conv", "a layer function of caffe.model.functions"),
+        ("conv", "a layer function of caffe.model.learned"),
         ("power", "the function of layer type Power"),
         ("fit", "an attribute of every Model"),
+        ("init_net", "an attribute of every Model"),
+        ("engine", "an attribute of every Model"),
         ("training", "the module caffe.model.training"),
+        ("current", "caffe.model.current"),
+        ("register_module", "caffe.model.register_module"),
+        ("Conv", r"the layers for a Sequential, as M.Conv\(...\)"),
         ("my_block", "a function of module 'our_blocks'"),
     ],
 )
@@ -88,6 +93,36 @@ def test_a_module_without_any() -> None:
     ):
         M.register_module(empty)
     del sys.modules["empty_blocks"]
+    with pytest.raises(M.ModelError, match="register_module takes a module or its name, not 3"):
+        M.register_module(3)  # type: ignore[arg-type]
+    listed = module("listed_blocks", "__all__ = ['gone']\n")
+    with pytest.raises(M.ModelError, match="'listed_blocks' has no 'gone', which its __all__ names"):
+        M.register_module(listed)
+    del sys.modules["listed_blocks"]
+
+
+def test_the_model_may_come_first_as_the_function_takes_it(blocks: types.ModuleType) -> None:
+    M.register_module(blocks)
+    m = M.Model()
+    x = m.input((1, 2))
+    assert M.fc(m, x, 3).layer.type == M.Dense(3)(m, x).layer.type == "InnerProduct"
+    with pytest.raises(M.ModelError, match=r"model= takes a caffe.model.Model, not int"):
+        M.fc(x, 3, model=3)
+
+
+def test_errors_of_a_block_name_the_line_where_it_was_written(blocks: types.ModuleType) -> None:
+    M.register_module(blocks)
+    line = sys._getframe().f_lineno
+    layers = [
+        M.Conv(4, 3),
+        M.Conv(6, 3, group=4),
+    ]
+    m = M.Model()
+    h = m.input((1, 4, 8, 8))
+    for block in layers:
+        h = block(h)
+    with pytest.raises(caffe.CaffeError, match=rf"'conv2' \(Convolution, test_modules\.py:{line + 3}\)"):
+        _ = h.shape
 
 
 def test_types_of_ones_own_have_functions() -> None:

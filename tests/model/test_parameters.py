@@ -7,6 +7,7 @@ import pytest
 
 import caffe
 from caffe import model as M
+from caffe.errors import FillerError
 
 
 def two_layers(seed: int = 1) -> tuple[M.Model, M.Top, M.Top]:
@@ -59,6 +60,49 @@ def test_init_draws_anew_in_place() -> None:
     np.testing.assert_array_equal(held, two_layers(9)[0].parameters["fc1/weight"].data)
     m.init(seed=1)
     np.testing.assert_array_equal(held, before)
+
+
+def test_arguments_of_parameters() -> None:
+    m = M.Model(seed=1)
+    for arguments, about in [
+        (("w", (-1, 2)), "a shape of numbers of 1 or more"),
+        (("w", (2.5,)), "a shape of numbers of 1 or more"),
+        (("", (2,)), "the name must be a str"),
+        (("w", (2,), [1]), "a filler is a type, a number or a dict"),
+        (("w", (2,), None, "much"), "lr_mult of 'w' must be a number"),
+    ]:
+        with pytest.raises(M.ModelError, match=about):
+            m.create_parameter(*arguments)
+    with pytest.raises(FillerError, match="Unknown filler name: xavir; did you mean 'xavier'"):
+        m.create_parameter("w", (2, 3), "xavir")
+    w = m.create_parameter("w", 3, 2.0, lr_mult=4)
+    info = m.param_info(w)
+    assert (info.shape, info.lr_mult, info.layers, info.gradient) == ((3,), 4, (), None)
+    with pytest.raises(M.ModelError, match="a parameter of this model, or its name"):
+        M.Model().param_info(w)
+    x = m.input((2, 3))
+    before = len(m.layers)
+    for arguments in ({"weight": np.ones((4, 3))}, {"bias": np.ones(4)}, {"bias": None}, {"bias": 0}):
+        with pytest.raises(M.ModelError, match=r"(weight|bias).* takes a parameter of this model"):
+            m.fc(x, 4, **arguments)
+    assert len(m.layers) == before, "what was refused has left nothing behind"
+
+
+def test_a_filler_that_fails_is_forgotten() -> None:
+    m, x, y = two_layers()
+    bias = m.parameters["fc1/bias"]
+    values = m.parameters["fc1/weight"].data.copy()
+    m.init_net[bias] = 0.5
+    with pytest.raises(FillerError):
+        m.init_net[bias] = {"type": "uniform", "min": 2, "max": 1}
+    with pytest.raises(FillerError, match="Unknown filler name"):
+        m.init_net[bias] = "xavir"
+    assert dict(m.init_net) == {bias: 0.5}
+    m.init()
+    assert (bias.data == 0.5).all()
+    np.testing.assert_array_equal(m.parameters["fc1/weight"].data, values)
+    with pytest.raises(M.ModelError, match="seed must be an integer in"):
+        m.init(seed=-3)
 
 
 def test_init_net_gives_constants_and_values() -> None:
@@ -124,7 +168,7 @@ def test_created_parameters() -> None:
         m.net("test")
     with pytest.raises(M.ModelError, match=r"has a parameter 'offset' already \(made at test_parameters"):
         m.create_parameter("offset", (1,))
-    with pytest.raises(M.ModelError, match="a parameter of this model is wanted"):
+    with pytest.raises(M.ModelError, match="takes a parameter of this model"):
         other = M.Model()
         other.fc(other.input((1, 1)), 1, weight=w)
 
@@ -141,6 +185,15 @@ def test_frozen_parameters_stay(rng: np.random.Generator) -> None:
     m.fit(3)
     np.testing.assert_array_equal(frozen.data, before[0])
     assert not np.array_equal(free.data, before[1])
+    free.lr_mult, frozen.lr_mult = 0, 1
+    for go_on in (lambda: m.fit(1), m.minimizer.step):
+        with pytest.raises(M.ModelError, match=r"call m\.minimize\(\.\.\.\) again"):
+            go_on()
+    m.minimize(loss, base_lr=0.1)
+    before = frozen.data.copy(), free.data.copy()
+    m.fit(2)
+    np.testing.assert_array_equal(free.data, before[1])
+    assert not np.array_equal(frozen.data, before[0])
 
 
 def test_statistics_are_shared_by_train_and_test(rng: np.random.Generator) -> None:

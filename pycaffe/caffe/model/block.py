@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import modules
-from .graph import Top
+from .graph import ModelError, Top, caller_place
 from .model import Model, current
 from .parameters import Parameter
 
@@ -18,9 +18,18 @@ def ambient(name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def on_ambient(*args: Any, model: Model | None = None, **more: Any) -> Any:
-        return function(model or _model_of((*args, *more.values())) or current(), *args, **more)
+        if args and isinstance(args[0], Model):  # as the function itself takes it
+            return function(*args, **more)
+        return function(_model_for(model, (*args, *more.values())), *args, **more)
 
     return on_ambient
+
+
+def _model_for(given: Model | None, inputs: Iterable[Any]) -> Model:
+    """The model that was given, else that of the inputs, else the ambient one."""
+    if given is not None and not isinstance(given, Model):
+        raise ModelError(f"model= takes a caffe.model.Model, not {type(given).__name__}")
+    return given or _model_of(inputs) or current()
 
 
 def _model_of(values: Iterable[Any]) -> Model | None:
@@ -43,11 +52,14 @@ class Block:
     def __init__(self, function: str, *args: Any, **more: Any):
         modules.find(function)  # refused here, where it was written
         self.function, self.args, self.more = function, args, more
+        self.place = caller_place()  # which errors of its layers name
         self.written = "".join(part.capitalize() for part in function.split("_"))  # how it is shown
 
-    def __call__(self, *tops: Top, model: Model | None = None) -> Any:
-        found = model or _model_of(tops) or current()
-        return modules.find(self.function)(found, *tops, *self.args, **self.more)
+    def __call__(self, *tops: Any, model: Model | None = None) -> Any:
+        made_at = self.place  # noqa: F841  see caller_place
+        if tops and isinstance(tops[0], Model):
+            model, *tops = tops  # type: ignore[assignment]
+        return modules.find(self.function)(_model_for(model, tops), *tops, *self.args, **self.more)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Block):

@@ -1,12 +1,12 @@
-"""The layer functions that people use daily. Every other layer type has one, too: see modules.py.
+"""The layer functions that people use daily: those without parameters; the others are in learned.py. Every
+other layer type has one, too: see modules.py.
 
 A layer function is a plain function that takes a model and tops, adds layers, and returns tops. These are
 called as methods of a model, m.conv(x, 20, 5), or on the ambient one, M.conv(x, 20, 5).
 
 All take `name`, `phase` ("train" or "test": the layer is there in that phase only) and further fields of the
-layer's parameters or of LayerParameter, spelled as in a prototxt. Fillers are a type ("xavier"), a number, or
-a dict of fields. `weight` and `bias` take parameters to share (see Model.create_parameter). `in_place=None`
-lets the model work in place where nobody can tell; False and True say it.
+layer's parameters or of LayerParameter, spelled as in a prototxt. `in_place=None` lets the model work in
+place where nobody can tell; False and True say it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..layer import Layer
 from .graph import LayerCall, ModelError, Top
 from .model import Model
-from .parameters import FillerLike, Parameter, filler_message
 
 Size = int | tuple[int, int]
 
@@ -38,138 +38,6 @@ def layer(
     from .modules import add_by_type
 
     return add_by_type(model, type, bottoms, ntop=ntop, name=name, **params)
-
-
-def conv(
-    model: Model,
-    x: Top,
-    num_output: int,
-    kernel_size: Size = 3,
-    stride: Size = 1,
-    pad: Size = 0,
-    *,
-    dilation: int = 1,
-    group: int = 1,
-    weight: Parameter | None = None,
-    bias: bool | Parameter = True,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Convolution: x (N, C, H, W) -> (N, num_output, H', W'), H' = (H + 2 pad - kernel_size) // stride + 1.
-
-    Sizes are a number or (height, width). bias: False for none.
-    """
-    return _convolution(
-        model, "Convolution", "conv", x, num_output, kernel_size, stride, pad, dilation, group, weight, bias,
-        weight_filler, bias_filler, name, more,
-    )  # fmt: skip
-
-
-def deconv(
-    model: Model,
-    x: Top,
-    num_output: int,
-    kernel_size: Size,
-    stride: Size = 1,
-    pad: Size = 0,
-    *,
-    dilation: int = 1,
-    group: int = 1,
-    weight: Parameter | None = None,
-    bias: bool | Parameter = True,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Deconvolution: x (N, C, H, W) -> (N, num_output, H', W'), H' = stride (H - 1) + kernel_size - 2 pad."""
-    return _convolution(
-        model, "Deconvolution", "deconv", x, num_output, kernel_size, stride, pad, dilation, group, weight,
-        bias, weight_filler, bias_filler, name, more,
-    )  # fmt: skip
-
-
-def _convolution(
-    model: Model,
-    type: str,
-    base: str,
-    x: Top,
-    num_output: int,
-    kernel_size: Size,
-    stride: Size,
-    pad: Size,
-    dilation: int,
-    group: int,
-    weight: Parameter | None,
-    bias: bool | Parameter,
-    weight_filler: FillerLike,
-    bias_filler: FillerLike,
-    name: str,
-    more: dict[str, Any],
-) -> Top:
-    params = {
-        "num_output": num_output,
-        **_size("kernel", kernel_size, "kernel_size"),
-        **_size("stride", stride, "stride", 1),
-        **_size("pad", pad, "pad", 0),
-        **({"dilation": dilation} if dilation != 1 else {}),
-        **({"group": group} if group != 1 else {}),
-    }
-    return _learned(model, type, base, x, params, weight, bias, weight_filler, bias_filler, name, more)
-
-
-def _learned(
-    model: Model,
-    type: str,
-    base: str,
-    x: Top,
-    params: dict[str, Any],
-    weight: Parameter | None,
-    bias: bool | Parameter,
-    weight_filler: FillerLike,
-    bias_filler: FillerLike,
-    name: str,
-    more: dict[str, Any],
-) -> Top:
-    """A layer with a weight and perhaps a bias."""
-    params["weight_filler"] = filler_message(weight_filler)
-    if bias is False:
-        params["bias_term"] = False
-    elif bias_filler != 0:
-        params["bias_filler"] = filler_message(bias_filler)
-    call = model.add_layer(type, [x], {**params, **rest(more)}, name=name, base=base, **general(more))
-    if weight is not None:
-        model.share(call, 0, weight)
-    if isinstance(bias, Parameter):
-        model.share(call, 1, bias)
-    return call.tops[0]
-
-
-def fc(
-    model: Model,
-    x: Top,
-    num_output: int,
-    *,
-    axis: int = 1,
-    weight: Parameter | None = None,
-    bias: bool | Parameter = True,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Fully connected (InnerProduct): y = W x + b over all axes of x from `axis` on; y (N, num_output)."""
-    params: dict[str, Any] = {"num_output": num_output}
-    if axis != 1:
-        params["axis"] = axis
-    return _learned(
-        model, "InnerProduct", "fc", x, params, weight, bias, weight_filler, bias_filler, name, more
-    )
-
-
-dense = fc
 
 
 def max_pool(
@@ -212,9 +80,9 @@ def _pool(
 ) -> Top:
     params = {
         "pool": pool,
-        **_size("kernel", kernel_size, "kernel_size"),
-        **_size("stride", kernel_size if stride is None else stride, "stride", 1),
-        **_size("pad", pad, "pad", 0),
+        **size_fields("kernel", kernel_size, "kernel_size"),
+        **size_fields("stride", kernel_size if stride is None else stride, "stride", 1),
+        **size_fields("pad", pad, "pad", 0),
     }
     return model.add_layer(
         "Pooling", [x], {**params, **rest(more)}, name=name, base="pool", **general(more)
@@ -258,105 +126,6 @@ def dropout(
         **general(more),
     )
     return call.tops[0]
-
-
-def batch_norm(
-    model: Model,
-    x: Top,
-    *,
-    scale: bool = True,
-    momentum: float = 0.999,
-    eps: float = 1e-5,
-    in_place: bool | None = None,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Each channel to mean 0 and variance 1 over the batch (over running means when testing), then, with
-    `scale`, a learned scale and bias per channel: the layers BatchNorm and Scale, which is called
-    "<name>/scale". momentum: of the running means (moving_average_fraction)."""
-    params = {"moving_average_fraction": momentum, "eps": eps, **rest(more)}
-    call = model.add_layer("BatchNorm", [x], params, name=name, base="bn", in_place=in_place, **general(more))
-    if not scale:
-        return call.tops[0]
-    inner = f"{name or call.name.rpartition('/')[2]}/scale"
-    return model.add_layer(
-        "Scale", call.tops, {"bias_term": True}, name=inner, in_place=in_place, **general(more)
-    ).tops[0]
-
-
-def embed(
-    model: Model,
-    x: Top,
-    input_dim: int,
-    num_output: int,
-    *,
-    weight: Parameter | None = None,
-    bias: bool | Parameter = False,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """Row x[...] of a learned table: integers in [0, input_dim) of any shape -> (*shape, num_output)."""
-    params = {"input_dim": input_dim, "num_output": num_output}
-    return _learned(model, "Embed", "embed", x, params, weight, bias, weight_filler, bias_filler, name, more)
-
-
-def lstm(
-    model: Model,
-    x: Top,
-    cont: Top,
-    num_output: int,
-    *,
-    static: Top | None = None,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """A long short-term memory: x (T, N, ...) -> (T, N, num_output).
-
-    cont: (T, N), 0 where a sequence begins and 1 where it goes on. static: (N, ...), seen at every step.
-    """
-    return _recurrent(model, "LSTM", x, cont, num_output, static, weight_filler, bias_filler, name, more)
-
-
-def rnn(
-    model: Model,
-    x: Top,
-    cont: Top,
-    num_output: int,
-    *,
-    static: Top | None = None,
-    weight_filler: FillerLike = "xavier",
-    bias_filler: FillerLike = 0,
-    name: str = "",
-    **more: Any,
-) -> Top:
-    """A recurrent layer of tanh units; x, cont and static as for lstm."""
-    return _recurrent(model, "RNN", x, cont, num_output, static, weight_filler, bias_filler, name, more)
-
-
-def _recurrent(
-    model: Model,
-    type: str,
-    x: Top,
-    cont: Top,
-    num_output: int,
-    static: Top | None,
-    weight_filler: FillerLike,
-    bias_filler: FillerLike,
-    name: str,
-    more: dict[str, Any],
-) -> Top:
-    params = {
-        "num_output": num_output,
-        "weight_filler": filler_message(weight_filler),
-        "bias_filler": filler_message(bias_filler),
-        **rest(more),
-    }
-    bottoms = [x, cont] if static is None else [x, cont, static]
-    return model.add_layer(type, bottoms, params, name=name, base=type.lower(), **general(more)).tops[0]
 
 
 def concat(model: Model, *xs: Top, axis: int = 1, name: str = "", **more: Any) -> Top:
@@ -409,11 +178,15 @@ def python(
     files that are saved shall be trained elsewhere.
     """
     if isinstance(layer, type):
+        if not issubclass(layer, Layer):
+            raise ModelError(f"python: {layer.__name__} is no layer: it must inherit from caffe.Layer")
         module, layer = layer.__module__, layer.__qualname__
         if "<locals>" in layer or "." in layer:
             raise ModelError(
                 f"python: class {layer} must stand at the top of its module, to be found by name"
             )
+    elif not module or not isinstance(layer, str):
+        raise ModelError(f"python: give a class, or the names of module and class, not {layer!r:.60}")
     params = {"python_param": {"module": module, "layer": layer, "param_str": param_str}, **rest(more)}
     call = model.add_layer(
         "Python", bottoms, params, name=name, base=str(layer).lower(), ntop=ntop, **general(more)
@@ -438,8 +211,11 @@ def rest(more: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in more.items() if key not in _GENERAL}
 
 
-def _size(prefix: str, value: Size, field: str, default: int | None = None) -> dict[str, int]:
+def size_fields(prefix: str, value: Size, field: str, default: int | None = None) -> dict[str, int]:
+    """kernel_size=5 or (3, 5) as fields; none for the default. Raises ModelError for other lengths."""
     if isinstance(value, (tuple, list)):
+        if len(value) != 2:
+            raise ModelError(f"{field} takes a number or (height, width), not {value!r:.60}")
         height, width = value
         if height != width:
             return {f"{prefix}_h": height, f"{prefix}_w": width}

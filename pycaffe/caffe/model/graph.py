@@ -97,8 +97,14 @@ class ModelSource(NetSource):
 
 
 def caller_place() -> str:
-    """File and line of the innermost frame that is not this package's: "train.py:12"."""
+    """File and line of the innermost frame that is not this package's: "train.py:12".
+
+    A function of the package that makes layers which were written down elsewhere (a Block, in a list of
+    layers) says where in a local variable `made_at`.
+    """
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        if "made_at" in frame.f_code.co_varnames and frame.f_locals.get("made_at"):
+            return frame.f_locals["made_at"]
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -34,9 +34,9 @@ def snake_case(name: str) -> str:
 
 
 def daily_functions() -> dict[str, LayerFunction]:
-    """The functions of functions.py, losses.py and sources.py, by name."""
+    """The functions of functions.py, learned.py, losses.py and sources.py, by name."""
     found: dict[str, LayerFunction] = {}
-    for module in ("functions", "losses", "sources"):
+    for module in ("functions", "learned", "losses", "sources"):
         path = f"{__package__}.{module}"  # `from . import functions` would ask M.__getattr__
         names = vars(import_module(path))
         found |= {name: f for name, f in names.items() if _is_layer_function(f, path)}
@@ -89,11 +89,16 @@ def register_module(module: ModuleType | str) -> list[str]:
     then on, and M.MyBlock(...) in a Sequential. Registering a module again, say after a reload, replaces its
     functions. Raises ModelError when a name is taken.
     """
-    from .model import Model
-
     if isinstance(module, str):
         module = import_module(module)
+    if not isinstance(module, ModuleType):
+        raise ModelError(f"register_module takes a module or its name, not {module!r:.60}")
     names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    missing = [n for n in names if not hasattr(module, n)]
+    if missing:
+        raise ModelError(
+            f"register_module: '{module.__name__}' has no '{missing[0]}', which its __all__ names"
+        )
     found = {n: f for n in names if _is_layer_function(f := getattr(module, n), module.__name__)}
     if not found:
         raise ModelError(
@@ -106,8 +111,15 @@ def register_module(module: ModuleType | str) -> list[str]:
             owner = f"a layer function of {_daily()[name].__module__}"
         elif name in types:
             owner = f"the function of layer type {types[name]}"
-        elif hasattr(Model, name) or name in ("name", "seed", "layers"):
+        elif name in _attributes():
             owner = "an attribute of every Model"
+        elif (
+            name in vars(sys.modules[Top.__module__.rpartition(".")[0]])
+            and f"{__package__}.{name}" not in sys.modules
+        ):
+            owner = f"{__package__}.{name}"
+        elif name[0].isupper():
+            owner = f"the layers for a Sequential, as M.{name}(...)"
         elif f"{__package__}.{name}" in sys.modules:
             owner = f"the module {__package__}.{name}"
         elif name in _registered and _registered[name].__module__ != module.__name__:
@@ -119,6 +131,15 @@ def register_module(module: ModuleType | str) -> list[str]:
             )
     _registered.update(found)
     return sorted(found)
+
+
+@functools.cache
+def _attributes() -> frozenset[str]:
+    """What every Model has, beside layer functions."""
+    from .model import Model
+
+    model = Model(seed=0)
+    return frozenset([*vars(model), *(n for c in Model.__mro__ for n in vars(c)), "self", "model"])
 
 
 def unregister_module(module: ModuleType | str) -> None:

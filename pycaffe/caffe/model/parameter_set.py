@@ -11,7 +11,16 @@ from ..blob import Blob
 from ..errors import closest
 from ..proto import caffe_pb2
 from .graph import LayerCall, ModelError, Top, caller_place
-from .parameters import FillerLike, InitialValues, Parameter, ParameterInfo, Values, parameter_name
+from .parameters import (
+    Arrays,
+    FillerLike,
+    InitialValues,
+    Parameter,
+    ParameterInfo,
+    Values,
+    filler_message,
+    parameter_name,
+)
 from .recording import Recording
 
 
@@ -26,6 +35,21 @@ class ParameterSet(Recording):
         self._created: dict[str, Parameter] = {}
         self._parameters: dict[tuple[LayerCall, int], Parameter] = {}
         self._shapes: dict[Top, tuple[int, ...]] | None = None
+        self.multipliers_set = 0  # how often an lr_mult or decay_mult was changed
+
+    @property
+    def has_values(self) -> bool:
+        """Have the parameters been drawn?"""
+        return bool(self._values)
+
+    def copy_values(self) -> Arrays:
+        return self._values.copies()
+
+    def replace_values(self, arrays: Arrays) -> bool:
+        """Overwrite the parameters; False when these were their values already, in every bit."""
+        different = not self._values.equal(arrays)
+        self._values.overwrite(arrays)
+        return different
 
     def _discover(self) -> None:
         """Make sure that there are values, and shapes of all tops."""
@@ -53,19 +77,30 @@ class ParameterSet(Recording):
     ) -> Parameter:
         """A parameter for layers to share, or to compute with where a top is expected.
 
-        name: in the present scope. filler: "xavier", a number, {"type": "gaussian", "std": 0.01}; zeros by
-        default. lr_mult: times the solver's rate, 0 freezes it. decay_mult: times its weight_decay.
-        Raises ModelError for a name that is taken.
+        name: in the present scope. filler: "xavier", a number, {"type": "gaussian", "std": 0.01}; by default
+        that of the first layer that uses it, and zeros where it stands for a top. lr_mult: times the solver's
+        rate, 0 freezes it. decay_mult: times its weight_decay.
+        Raises ModelError for a name that is taken and for arguments that are none, FillerError.
         """
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"create_parameter: the name must be a str, not {name!r}")
         name = "/".join([*self._scopes, name])
         if name in self._created:
             raise ModelError(
                 f"the model has a parameter '{name}' already (made at {self._created[name].place})"
             )
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        if not all(isinstance(n, (int, np.integer)) and n > 0 for n in sizes):
+            raise ModelError(f"create_parameter: '{name}' needs a shape of numbers of 1 or more, not {shape}")
+        if filler is not None:
+            filler_message(filler)  # refuses what is no filler
+        for what, value in (("lr_mult", lr_mult), ("decay_mult", decay_mult)):
+            if not isinstance(value, (int, float, np.number)):
+                raise ModelError(f"create_parameter: {what} of '{name}' must be a number, not {value!r}")
         parameter = Parameter(
             self,  # type: ignore[arg-type]
             name,
-            tuple(int(n) for n in shape),
+            tuple(int(n) for n in sizes),
             filler,
             lr_mult,
             decay_mult,
@@ -85,10 +120,13 @@ class ParameterSet(Recording):
                         f"{parameter.place}) {parameter.shape}"
                     )
 
+    def check_parameter(self, what: str, parameter: Any) -> None:
+        """Raises ModelError for what is no parameter of this model."""
+        if not isinstance(parameter, Parameter) or parameter.model is not self:
+            raise ModelError(f"{what} takes a parameter of this model, not {parameter!r:.60}")
+
     def share(self, call: LayerCall, index: int, parameter: Parameter) -> None:
         """Let parameter `index` of a layer be this one, which others use, too."""
-        if not isinstance(parameter, Parameter) or parameter.model is not self:
-            raise call.error(f"a parameter of this model is wanted, not {parameter!r}")
         for user, i in parameter.uses[:1]:
             self._values.rename(user, i, parameter.key_name)
         parameter.used_by(call, index)
@@ -127,11 +165,15 @@ class ParameterSet(Recording):
         """Shape, filler, multipliers, users and gradient of a parameter (or of the one of that name)."""
         p = self._find_parameter(parameter)
         users = tuple(call.name for call in p.layers)
-        return ParameterInfo(p.name, p.shape, p.filler, p.lr_mult, p.decay_mult, users, p.diff)
+        return ParameterInfo(
+            p.name, p.shape, p.filler, p.lr_mult, p.decay_mult, users, p.diff if users else None
+        )
 
     def _find_parameter(self, parameter: Parameter | str) -> Parameter:
-        if isinstance(parameter, Parameter):
+        if isinstance(parameter, Parameter) and parameter.model is self:
             return parameter
+        if not isinstance(parameter, str):
+            raise ModelError(f"a parameter of this model, or its name, is wanted, not {parameter!r:.60}")
         known = {**self._created, **self.parameters}
         if parameter not in known:
             raise ModelError(
@@ -180,7 +222,7 @@ class ParameterSet(Recording):
         """Draw all parameters anew (by another seed, if one is given), put in what init_net gives, and begin
         the training anew. Nets and arrays that are held stay valid."""
         if seed is not None:
-            self.seed = int(seed)
+            self.seed = checked_seed(seed)
         for parameter in self.init_net:
             for call in parameter.layers:
                 del call.definition.blobs[:]
@@ -192,8 +234,15 @@ class ParameterSet(Recording):
             self._discover()
         finally:
             drawn, self._values = self._values, fresh
-        self._values.copy_from(drawn)
+        self._values.overwrite(drawn.copies())
         self.init_net.apply((self.seed, 0))
+
+
+def checked_seed(seed: Any) -> int:
+    """Raises ModelError for what is no seed."""
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**62:
+        raise ModelError(f"seed must be an integer in [0, 2**62), not {seed!r}")
+    return int(seed)
 
 
 def _blob_of(array: np.ndarray) -> Blob:

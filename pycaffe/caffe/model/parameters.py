@@ -10,8 +10,8 @@ import numpy as np
 from google.protobuf.message import Message
 
 from ..blob import Blob
-from ..errors import ShapeError
-from ..fillers import fill
+from ..errors import CaffeError, FillerError, ShapeError, closest
+from ..fillers import fill, filler_types
 from ..net_spec import assign_proto
 from ..proto import caffe_pb2
 from ..random_streams import Stream
@@ -37,7 +37,8 @@ _FILLERS = {"weight": "weight_filler", "bias": "bias_filler", "scale": "filler",
 
 
 def filler_message(filler: FillerLike) -> caffe_pb2.FillerParameter:
-    """ "xavier", 0.5, {"type": "gaussian", "std": 0.01} -> the message."""
+    """ "xavier", 0.5, {"type": "gaussian", "std": 0.01} -> the message. Raises FillerError for a type that is
+    not known, NetSpecError for fields that are not, ModelError for what is no filler."""
     message = caffe_pb2.FillerParameter()
     if isinstance(filler, caffe_pb2.FillerParameter):
         message.CopyFrom(filler)
@@ -46,8 +47,16 @@ def filler_message(filler: FillerLike) -> caffe_pb2.FillerParameter:
     elif isinstance(filler, Mapping):
         for key, value in filler.items():
             assign_proto(message, key, value)
-    else:
+    elif isinstance(filler, (int, float, np.number)):
         message.type, message.value = "constant", float(filler)
+    else:
+        raise ModelError(f"a filler is a type, a number or a dict of its fields, not {filler!r:.60}")
+    if message.type not in filler_types():
+        known = filler_types()
+        raise FillerError(
+            f"Unknown filler name: {message.type}{closest(message.type, known)} (known types: "
+            f"{', '.join(known)})"
+        )
     return message
 
 
@@ -131,8 +140,8 @@ class Parameter:
 
     @property
     def lr_mult(self) -> float:
-        """Times the solver's rate; 0 freezes the parameter. Setting it holds for nets and solvers made from
-        then on."""
+        """Times the solver's rate; 0 freezes the parameter. Setting it holds for nets made from then on; a
+        training that is under way refuses to go on before m.minimize is called again."""
         return self._first_spec().lr_mult
 
     @lr_mult.setter
@@ -156,6 +165,8 @@ class Parameter:
         return self._spec
 
     def _set(self, field: str, value: float) -> None:
+        if getattr(self._first_spec(), field) != value:
+            self.model.multipliers_set += 1
         setattr(self._spec, field, value)
         for call, i in self.uses:
             setattr(_spec(call, i), field, value)
@@ -206,7 +217,7 @@ class Parameter:
 @dataclass(frozen=True)
 class ParameterInfo:
     """What m.param_info says. filler: None where the layer's own rule holds. layers: names of its users.
-    gradient: the diff, live."""
+    gradient: the diff, live; None while no layer uses the parameter."""
 
     name: str
     shape: tuple[int, ...]
@@ -214,7 +225,7 @@ class ParameterInfo:
     lr_mult: float
     decay_mult: float
     layers: tuple[str, ...]
-    gradient: np.ndarray
+    gradient: np.ndarray | None
 
 
 def _spec(call: LayerCall, index: int) -> caffe_pb2.ParamSpec:
@@ -230,6 +241,10 @@ def _spec_or_none(call: LayerCall, index: int) -> caffe_pb2.ParamSpec | None:
 def parameter_name(call: LayerCall, index: int) -> str:
     names = _NAMES.get(call.type, ())
     return f"{call.name}/{names[index] if index < len(names) else index}"
+
+
+# Copies of Values, by the same keys.
+Arrays = dict[str | tuple[str, int], np.ndarray]
 
 
 class Values:
@@ -255,11 +270,17 @@ class Values:
                     _share(blob, known, layer, i)
         net.params_shared()
 
-    def copy_from(self, other: Values) -> None:
-        """Overwrite the values, in place, by another set's."""
-        for key, blob in self._blobs.items():
-            if key in other._blobs:
-                blob.data[...] = other._blobs[key].cpu_data()
+    def copies(self) -> Arrays:
+        return {key: np.array(blob.cpu_data()) for key, blob in self._blobs.items()}
+
+    def equal(self, arrays: Arrays) -> bool:
+        """Are these the values, in every bit, as far as both know them?"""
+        pairs = ((blob.cpu_data(), arrays[key]) for key, blob in self._blobs.items() if key in arrays)
+        return all(a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in pairs)
+
+    def overwrite(self, arrays: Arrays) -> None:
+        for key in self._blobs.keys() & arrays.keys():
+            self._blobs[key].data[...] = arrays[key]
 
     def find(self, call: LayerCall, index: int) -> Blob | None:
         spec = _spec_or_none(call, index)
@@ -313,8 +334,14 @@ class InitialValues(MutableMapping[Parameter, Any]):
                 )
         else:
             filler_message(value)  # refuses what is no filler
+        before = dict(self._given)
         self._given[parameter] = value
-        self._model.init()
+        try:
+            self._model.init()
+        except CaffeError:  # a filler that does not go with the shape
+            self._given = before
+            self._model.init()
+            raise
 
     def __delitem__(self, parameter: Parameter) -> None:
         del self._given[parameter]
