@@ -127,6 +127,80 @@ def test_parameters_that_were_created_begin_alike_in_the_files(rng: np.random.Ge
     assert not np.array_equal(w.data, start)
 
 
+def test_a_training_that_began_with_other_parameters_begins_so_in_the_files(tmp_path: Path) -> None:
+    """Loaded, written by hand, trained before: whatever it was."""
+    first = digits(1)
+    first.fit(3)
+    first.save(weights="first.caffemodel")
+
+    def loaded(m: M.Model) -> None:
+        m.load("first.caffemodel")
+
+    def written(m: M.Model) -> None:
+        m.parameters["score/bias"].data[...] = range(10)
+
+    def by_a_net(m: M.Model) -> None:
+        m.net("test").params["score"][0].data[3] = 0
+
+    def trained_before(m: M.Model) -> None:
+        m.fit(2)
+        m.minimize(m.tops["loss"], "Adam", base_lr=0.001)
+
+    def read(m: M.Model) -> None:
+        assert m.parameters["score/bias"].data.shape == (10,)
+
+    for change in (loaded, written, by_a_net, trained_before, read):
+        m = digits()
+        change(m)
+        folder = tmp_path / change.__name__
+        folder.mkdir()
+        if change in (loaded, written):
+            m.save(folder / "before.prototxt", solver=folder / "before_solver.prototxt")
+            solver = caffe.get_solver(str(folder / "before_solver.prototxt"))
+            assert_same_parameters(m, solver)
+        m.fit(4)
+        m.save(folder / "net.prototxt", folder / "net.caffemodel", folder / "solver.prototxt")
+        assert_same_parameters(m, trained(str(folder / "solver.prototxt"), 4))
+        needed = change is not read
+        assert (folder / "solver_start.caffemodel").exists() == needed
+        assert ("weights:" in (folder / "solver.prototxt").read_text()) == needed
+
+
+def test_parameters_that_were_drawn_anew_need_no_file(tmp_path: Path) -> None:
+    m = digits()
+    m.fit(2)
+    m.init(seed=9)
+    m.fit(3)
+    m.save(tmp_path / "net.prototxt", solver=tmp_path / "solver.prototxt")
+    assert not (tmp_path / "solver_start.caffemodel").exists()
+    assert_same_parameters(m, trained(str(tmp_path / "solver.prototxt"), 3))
+
+
+def test_snapshots_of_fit_and_of_the_files() -> None:
+    """fit writes none unless it is asked to; `caffe train` on the files does, as on any."""
+    m = digits()
+    m.fit(2)
+    assert not list(Path().glob("*.caffemodel"))
+    m.save("net.prototxt", solver="solver.prototxt")
+    text = Path("solver.prototxt").read_text()
+    assert "snapshot" not in text, text
+    trained("solver.prototxt", 2)
+    assert Path("solver_iter_2.caffemodel").exists()
+    m.fit(2, snapshot=1)
+    assert sorted(p.name for p in Path().glob("digits*.caffemodel")) == [
+        "digits_iter_3.caffemodel",
+        "digits_iter_4.caffemodel",
+    ]
+
+
+def test_files_that_cannot_be_written(rng: np.random.Generator) -> None:
+    m = M.Model()
+    x = m.data(rng.normal(size=(4, 2)), 2)
+    m.minimize(m.reduction(x), base_lr=1)
+    with pytest.raises(caffe.CaffeError, match="cannot write nowhere"):
+        m.save("nowhere/net.prototxt")
+
+
 def test_nets_that_were_asked_for_before_change_nothing() -> None:
     m, other = digits(), digits()
     m.net("deploy")

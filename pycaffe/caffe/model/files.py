@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import h5py
 import numpy as np
 
-from ..atomic_file import atomic_write
+from ..atomic_file import atomic_write, temporary_name
+from ..errors import DataError
 from ..net_weights import save as save_weights
 from ..net_weights import save_hdf5
 from ..proto import caffe_pb2
@@ -18,6 +20,7 @@ from .graph import ModelError
 
 if TYPE_CHECKING:
     from .model import Model
+    from .running import ModelNet
 
 
 def save(model: Model, net: str, weights: str, solver: str) -> None:
@@ -25,6 +28,7 @@ def save(model: Model, net: str, weights: str, solver: str) -> None:
     if not (net or weights or solver):
         raise TypeError("save(net, weights, solver): give at least one path")
     definition = model.to_proto()
+    start = _start(model, definition) if solver else None
     if net or solver:
         _write_arrays(model, definition, net or solver)
     if net:
@@ -33,7 +37,27 @@ def save(model: Model, net: str, weights: str, solver: str) -> None:
         current = model.weights_net()
         (save_hdf5 if weights.endswith(".h5") else save_weights)(current, weights)
     if solver:
-        write(_recipe(model, definition, net), solver)
+        recipe = _recipe(model, definition, net)
+        if start is not None:
+            path = str(Path(solver).with_suffix("")) + "_start.caffemodel"
+            save_weights(start, path)
+            recipe.ClearField("weights")
+            recipe.weights.append(path)
+        write(recipe, solver)
+
+
+def _start(model: Model, definition: caffe_pb2.NetParameter) -> ModelNet | None:
+    """A net with the parameters with which the training began (or would begin now); None where a net of this
+    definition draws these by itself."""
+    minimizer = model.minimizer
+    start = minimizer.start
+    if minimizer.iter == 0 and model.has_values:
+        start = model.copy_values()
+    if start is None:
+        return None
+    fresh = type(model).from_proto(definition, seed=model.seed, device=model.device, engine=model.engine)
+    net = fresh.net("train")
+    return net if fresh.replace_values(start) else None
 
 
 def _recipe(model: Model, definition: caffe_pb2.NetParameter, net: str) -> caffe_pb2.SolverParameter:
@@ -61,11 +85,7 @@ def _write_arrays(model: Model, definition: caffe_pb2.NetParameter, beside: str)
         phase = "_test" if any(rule.phase == caffe_pb2.TEST for rule in layer.include) else ""
         stem = Path(beside).with_suffix("")
         file = stem.with_name(f"{stem.name}_{layer.name.replace('/', '_')}{phase}.h5")
-        with h5py.File(file, "w") as h5:
-            for top, array in zip(layer.top, source.arrays.values(), strict=True):
-                h5[top] = (
-                    array.astype(np.float32) if array.dtype.kind == "f" else array.astype(_integer(array))
-                )
+        _write_hdf5(file, dict(zip(layer.top, source.arrays.values(), strict=True)))
         listed = file.with_suffix(".txt")
         with atomic_write(str(listed)) as out:
             out.write(f"{file}\n".encode())
@@ -77,5 +97,11 @@ def _write_arrays(model: Model, definition: caffe_pb2.NetParameter, beside: str)
             layer.hdf5_data_param.shuffle = True
 
 
-def _integer(array: np.ndarray) -> np.dtype:
-    return np.dtype(np.uint8) if array.dtype.kind == "b" else array.dtype
+def _write_hdf5(file: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    kinds = {"f": np.float32, "b": np.uint8}
+    try:
+        with temporary_name(file) as temporary, h5py.File(temporary, "w") as h5:
+            for name, array in arrays.items():
+                h5[name] = array.astype(kinds.get(array.dtype.kind, array.dtype))
+    except OSError as error:
+        raise DataError(f"cannot write {file}: {error.strerror or error}") from error

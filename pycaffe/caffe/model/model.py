@@ -15,12 +15,14 @@ import numpy as np
 from .. import context, net_weights
 from ..callbacks import SolverCallback
 from ..execution import ExecutionContext
+from ..kernels import engine_names
+from ..net import Net
 from ..proto import caffe_pb2
 from . import files, training
 from .definition import Definition, in_phase
 from .feed import FeedSource
 from .graph import ModelError, ModelSource, Top
-from .parameter_set import ParameterSet
+from .parameter_set import ParameterSet, checked_seed
 from .recording import TEST, TRAIN, phase_of
 from .running import ModelNet
 from .training import History, Minimizer
@@ -56,12 +58,12 @@ class Model(ParameterSet, ModelFunctions):
     def __init__(
         self, name: str = "", *, seed: int | None = None, device: str | None = None, engine: str | None = None
     ):
-        super().__init__(name, _draw_seed() if seed is None else int(seed))
-        if not 0 <= self.seed < 2**62:
-            raise ModelError(f"seed must lie in [0, 2**62), not {seed}")
+        super().__init__(name, _draw_seed() if seed is None else checked_seed(seed))
         self.device, self.engine = device, engine
         if device is not None:
             _device(device)
+        if engine is not None and engine not in engine_names():
+            raise ModelError(f"engine must be one of {', '.join(engine_names())}, not {engine!r}")
         self.feeds: dict[str, FeedSource] = {}
         self.nets: weakref.WeakSet[ModelNet] = weakref.WeakSet()
         self._run_nets: dict[Any, ModelNet] = {}
@@ -122,7 +124,7 @@ class Model(ParameterSet, ModelFunctions):
         self,
         phase: str | int = "test",
         outputs: Sequence[Top] | Top | None = None,
-        inputs: Sequence[Top] = (),
+        inputs: Sequence[Top] | Top = (),
         *,
         force_backward: bool = False,
     ) -> ModelNet:
@@ -133,8 +135,8 @@ class Model(ParameterSet, ModelFunctions):
         takes. inputs: tops to feed by hand. force_backward: compute the inputs' gradients, too, and let
         backward begin anywhere. Raises ModelError, and LayerError with the Python line of the layer.
         """
-        wanted = (outputs,) if isinstance(outputs, Top) else outputs
-        definition = self.define(phase, wanted, inputs)
+        wanted = None if outputs is None else self.own_tops("outputs", outputs)
+        definition = self.define(phase, wanted, self.own_tops("inputs", inputs))
         if force_backward:
             definition.param.force_backward = True
         number = TEST if phase == "deploy" else phase_of(phase)
@@ -206,38 +208,28 @@ class Model(ParameterSet, ModelFunctions):
         """Arrays of outputs: of a net, or of a top (a list of tops), for which the net is found by itself.
 
         feed: {top: array}; what stands below these tops is not run. One array, or a tuple of them; they are
-        copies. phase: for tops.
+        copies. phase: for tops. Raises ModelError for what is neither, and what nets raise.
         """
+        if isinstance(net, Net) and (not isinstance(net, ModelNet) or net.model is not self):
+            raise ModelError("run takes nets that m.net() has made, and tops; call another net's forward()")
+        if feed is not None and not isinstance(feed, Mapping):
+            raise ModelError(f"feed must be a dict {{top: array}}, not {type(feed).__name__}")
         if not isinstance(net, ModelNet):
-            outputs = (net,) if isinstance(net, Top) else tuple(net)
-            key = (outputs, tuple(feed or ()), phase)
+            outputs, inputs = self.own_tops("outputs", net), self.own_tops("the keys of feed", feed or ())
+            key = (outputs, inputs, phase)
             if key not in self._run_nets:
-                self._run_nets[key] = self.net(phase, outputs, tuple(feed or ()))
+                self._run_nets[key] = self.net(phase, outputs, inputs)
             net = self._run_nets[key]
         result = net(dict(feed)) if feed else net()
         return tuple(np.array(r) for r in result) if isinstance(result, tuple) else np.array(result)
 
     @contextmanager
     def settings(self) -> Iterator[None]:
-        """The model's device and engine, for nets that are built within."""
-        mode, device = context.mode(), context.device()
-        engine = os.environ.get("CAFFE_ENGINE")
-        try:
-            if self.device is not None:
-                gpu, ordinal = _device(self.device)
-                (context.set_mode_gpu if gpu else context.set_mode_cpu)()
-                context.set_device(ordinal)
-            if self.engine is not None:
-                os.environ["CAFFE_ENGINE"] = self.engine
+        """The model's device and engine, for nets that this thread builds within."""
+        gpu, ordinal = (None, None) if self.device is None else _device(self.device)
+        mode = None if gpu is None else context.GPU if gpu else context.CPU
+        with context.using(mode=mode, device=ordinal, engine=self.engine):
             yield
-        finally:
-            if self.device is not None:
-                (context.set_mode_gpu if mode == context.GPU else context.set_mode_cpu)()
-                context.set_device(device)
-            if self.engine is not None:
-                os.environ.pop("CAFFE_ENGINE", None)
-                if engine is not None:
-                    os.environ["CAFFE_ENGINE"] = engine
 
     def weights_net(self) -> ModelNet:
         """A training net, for its parameters: the solver's, where there is one."""
@@ -245,7 +237,8 @@ class Model(ParameterSet, ModelFunctions):
         return self.net("train") if solver is None else solver.net  # type: ignore[return-value]
 
     def load(self, weights: str | os.PathLike[str]) -> None:
-        """Copy parameters by layer name from a .caffemodel or .h5."""
+        """Copy parameters by layer name from a .caffemodel or .h5. A training that begins with them is saved
+        with them: see save."""
         net_weights.copy_from(self.weights_net(), str(weights))
 
     # -- training -------------------------------------------------------------------------------------
@@ -334,7 +327,9 @@ class Model(ParameterSet, ModelFunctions):
         """Write plain files: `caffe train -solver <solver>` gives what m.fit gives, bit for bit.
 
         net: the prototxt of all phases; arrays go into HDF5 files beside it. weights: a .caffemodel (or .h5)
-        with the parameters as they are. solver: the prototxt of the training, as minimize and fit have it.
+        with the parameters as they are. solver: the prototxt of the training, as minimize and fit have it;
+        where it began with other parameters than those that the net draws (loaded, written by hand, trained
+        before), they are in "<solver>_start.caffemodel", which the solver's `weights` names.
         Raises ModelError for data that only this program has.
         """
         files.save(self, str(net), str(weights), str(solver))
@@ -369,7 +364,7 @@ def _draw_seed() -> int:
 
 
 def _device(text: str) -> tuple[bool, int]:
-    kind, _, number = text.partition(":")
+    kind, _, number = text.partition(":") if isinstance(text, str) else ("", "", "")
     if kind not in ("cpu", "gpu", "cuda") or (number and not number.isdigit()):
         raise ModelError(f"device must be 'cpu', 'gpu' or 'gpu:<number>', not {text!r}")
     return kind != "cpu", int(number or 0)

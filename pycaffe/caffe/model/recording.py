@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,7 +34,7 @@ class Recording:
     """The part of Model that is written down: layers in the order in which they were made."""
 
     def __init__(self, name: str = ""):
-        self.name = name
+        self.name = _text("Model", name)
         self.layers: list[LayerCall] = []
         self._header = caffe_pb2.NetParameter()
         if name:
@@ -50,7 +50,7 @@ class Recording:
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
         """Layers made within are called "<name>/..."; scopes nest."""
-        if not name:
+        if not _text("scope", name):
             raise ModelError("scope needs a name")
         self._scopes.append(name)
         try:
@@ -79,7 +79,7 @@ class Recording:
 
     def full_name(self, name: str) -> str:
         """A name that was given, in the present scope. Raises ModelError when a layer has it."""
-        full = "/".join([*self._scopes, name])
+        full = "/".join([*self._scopes, _text("a layer", name)])
         owner = self._layer_names.get(full)
         if owner is not None:
             raise ModelError(f"the model has a layer '{full}' already ({owner.type}, made at {owner.place})")
@@ -163,6 +163,19 @@ class Recording:
             f"gave, not {type(value).__name__}{cure}"
         )
 
+    def own_tops(self, what: str, tops: Any) -> tuple[Top, ...]:
+        """A top, or several of them, as a tuple. Raises ModelError for what is no top of this model."""
+        several = isinstance(tops, Iterable) and not isinstance(tops, (str, bytes))
+        found: tuple[Any, ...] = tuple(tops) if several else (tops,)
+        for top in found:
+            if not isinstance(top, Top) or top.model is not self:
+                other = isinstance(top, Top)
+                raise ModelError(
+                    f"{what} must be tops of this model, "
+                    + (f"and '{top.name}' ({top.layer.place}) is another's" if other else f"not {top!r:.60}")
+                )
+        return found
+
     def changed(self) -> None:
         """The definition has changed: nets that were made of it are of the past."""
 
@@ -194,7 +207,8 @@ class Recording:
         inputs: Sequence[Top] = (),
     ) -> Definition:
         """to_proto, with the names of the tops' blobs."""
-        wanted = (outputs,) if isinstance(outputs, Top) else outputs
+        wanted = None if outputs is None else self.own_tops("outputs", outputs)
+        inputs = self.own_tops("inputs", inputs)
         if phase == "deploy":
             return deploy.define(self.layers, self._header, wanted, inputs, self.shape_of)
         number = None if phase is None else phase_of(phase)
@@ -274,6 +288,12 @@ def sinks(calls: Sequence[LayerCall]) -> list[Top]:
     """The tops that no layer takes."""
     taken = {top for call in calls for top in call.inputs}
     return list(dict.fromkeys(top for call in calls for top in call.tops if top not in taken))
+
+
+def _text(what: str, name: Any) -> str:
+    if not isinstance(name, str):
+        raise ModelError(f"{what}: the name must be a str, not {name!r:.60}")
+    return name
 
 
 def _assign(layer: caffe_pb2.LayerParameter, key: str, value: Any) -> None:

@@ -49,8 +49,8 @@ class Output:
         """Add this output's gradient to the diffs of all parameters.
 
         Without diff: of the net's objective, all its losses times their weights; the output must be one of
-        them. With diff, an array of the output's shape: of Σ diff · output, which needs a net made with
-        force_backward=True. Raises ModelError.
+        them. With diff, a number or an array of the output's shape: of Σ diff · output, which needs a net
+        made with force_backward=True. Raises ModelError.
         """
         net = self.net
         if diff is None:
@@ -59,6 +59,9 @@ class Output:
         else:
             if not net.param.force_backward:
                 raise ModelError("backward(diff) needs a net made with m.net(..., force_backward=True)")
+            diff = np.asarray(diff, np.float32)
+            if diff.ndim and diff.shape != self.shape:
+                raise ModelError(f"'{self.name}' has shape {self.shape}, the gradient {diff.shape}")
             for name in net.outputs:
                 net.blobs[name].diff[...] = 0
             self.blob.diff[...] = diff
@@ -147,7 +150,10 @@ class ModelNet(Net):
     def feed(self, arrays: Mapping[str, Any]) -> None:
         """Write arrays into inputs by name; the inputs take their shapes."""
         for name, value in arrays.items():
-            blob, array = self.blobs[name], np.asarray(value)
+            try:
+                blob, array = self.blobs[name], np.asarray(value)
+            except ValueError as error:
+                raise ModelError(f"input '{name}' takes an array of numbers: {error}") from error
             if array.dtype.kind not in "fiub":
                 raise ModelError(f"input '{name}' takes an array of numbers, not {array.dtype}")
             if blob.shape != array.shape:

@@ -20,7 +20,9 @@ from ..net_spec import assign_proto
 from ..proto import caffe_pb2
 from ..solver import Solver
 from ..solver_registry import solver_class
+from .definition import in_phase
 from .graph import ModelError, Top
+from .parameters import Arrays
 from .running import ModelNet
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ log = logging.getLogger("caffe.solver")
 
 # Fields of SolverParameter that are not for m.minimize: the model knows its nets.
 _NETS = ("net", "net_param", "train_net", "train_net_param", "test_net", "test_net_param", "solver_type")
+_RATES = ("lr", "learning_rate")  # what others call base_lr
 
 
 @dataclass
@@ -97,7 +100,8 @@ class Minimizer:
     """How a model is trained: what m.minimize returns.
 
     param: the SolverParameter, without nets, which may be changed. solver: the caffe.Solver, made when it is
-    first needed; made: it, or None so far. In a loop of one's own:
+    first needed; made: it, or None so far. start: copies of the parameters with which the training began, by
+    Values' keys; None while those are what the model draws. In a loop of one's own:
 
         out = net(batch); out.backward(); minimizer.step(); net.zero_grad()
     """
@@ -105,6 +109,8 @@ class Minimizer:
     def __init__(self, model: Model, param: caffe_pb2.SolverParameter):
         self.model, self.param = model, param
         self.made: ModelSolver | None = None
+        self.start: Arrays | None = None
+        self._multipliers = 0
 
     @property
     def solver(self) -> ModelSolver:
@@ -112,7 +118,22 @@ class Minimizer:
             with self.model.settings():
                 self.made = solver_of(self.param.type)(self.param, self.model)
             self.param = self.made.param
+            self._multipliers = self.model.multipliers_set
         return self.made
+
+    def begin(self) -> ModelSolver:
+        """The solver, for the coming iteration. Before the first, the parameters are noted (see `start`).
+        Raises ModelError for multipliers that were set too late."""
+        drawn = self.made is None and not self.model.has_values
+        solver = self.solver
+        if solver.iter == 0:
+            self.start = None if drawn else self.model.copy_values()
+        if self._multipliers != self.model.multipliers_set:
+            raise ModelError(
+                "an lr_mult or decay_mult was set after the training began, and its solver does not know: "
+                "call m.minimize(...) again, which keeps the parameters"
+            )
+        return solver
 
     @property
     def iter(self) -> int:
@@ -127,7 +148,7 @@ class Minimizer:
     def step(self) -> None:
         """Update the parameters by the gradients that backward passes have added up (iter_size of them), and
         count an iteration. The rate follows lr_policy."""
-        self.solver.apply_update()
+        self.begin().apply_update()
         for net in self.model.nets:
             net.run.iteration, net.run.sub_iteration = self.solver.iter, -1
 
@@ -151,9 +172,13 @@ def minimizer(
     model: Model, loss: Top | Mapping[Top, float] | Iterable[Top] | None, type: str, fields: Mapping[str, Any]
 ) -> Minimizer:
     """See Model.minimize."""
+    if not isinstance(type, str):
+        raise ModelError(f"minimize: the solver's type must be a str, such as 'SGD', not {type!r:.60}")
     solver_class(type)  # raises for an unknown one, here
     param = caffe_pb2.SolverParameter(type=type)
     for key, value in fields.items():
+        if key in _RATES:
+            raise ModelError(f"minimize: the learning rate is called base_lr here, not {key}")
         if key in _NETS:
             raise ModelError(f"minimize: '{key}' is not for a model, which knows its nets")
         assign_proto(param, key, value)
@@ -170,18 +195,20 @@ def minimizer(
 
 def _weigh(model: Model, loss: Top | Mapping[Top, float] | Iterable[Top]) -> None:
     """Let these tops be the objective, and no others."""
+    tops = model.own_tops("minimize: the losses", loss)
     if isinstance(loss, Mapping):
         weights = dict(loss)
     else:
-        weights = dict.fromkeys((loss,) if isinstance(loss, Top) else loss, 1.0)
+        weights = dict.fromkeys(tops, 1.0)
         # Weights that the layer functions were given stay.
         for top in weights:
             given = top.layer.definition.loss_weight
             if len(given) > top.index and given[top.index]:
                 weights[top] = given[top.index]
-    for top in weights:
-        if not isinstance(top, Top) or top.model is not model:
-            raise ModelError(f"minimize: the loss must be a top of this model, not {top!r}")
+    trained = set(in_phase(model.layers, TRAIN))
+    for top in tops:
+        if not trained.intersection(top.producers):
+            raise top.layer.error("it is for testing only, and gives nothing to minimize in training")
     for call in model.layers:
         now = [weights.get(top, 0.0) for top in call.tops]
         usual = [1.0 if call.type.endswith("Loss") and i == 0 else 0.0 for i in range(len(now))]
@@ -191,6 +218,13 @@ def _weigh(model: Model, loss: Top | Mapping[Top, float] | Iterable[Top]) -> Non
             if now != usual:
                 call.definition.loss_weight.extend(now)
             model.changed()
+
+
+def counted(what: str, value: Any, least: int) -> int:
+    """An int. Raises ModelError for what is none, or less than `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ModelError(f"{what} must be an integer of {least} or more, not {value!r:.60}")
+    return int(value)
 
 
 class _Losses(SolverCallback):
@@ -217,9 +251,14 @@ def fit(
     progress: bool | None,
 ) -> History:
     """See Model.fit."""
-    minimizer = model.minimizer
-    solver = minimizer.solver
+    iterations = counted("fit: iterations", iterations, 0)
+    test_every, snapshot = counted("fit: test_every", test_every, 0), counted("fit: snapshot", snapshot, 0)
+    if test_batches is not None:
+        test_batches = counted("fit: test_batches", test_batches, 1)
+    solver = model.minimizer.begin()
     param = solver.param
+    if not any(solver.net.blob_loss_weights.values()):
+        raise ModelError("fit: the training net has no loss, so that nothing would be learned")
     if resume:
         solver.restore(resume)
     if display is not None:
@@ -228,10 +267,16 @@ def fit(
         param.test_interval = test_every or param.test_interval
         with model.settings():
             solver.add_test_net(test_batches or model.count_test_batches())
-    param.snapshot = snapshot or param.snapshot
+    if snapshot:
+        param.snapshot = snapshot
     if snapshot_prefix:
         param.snapshot_prefix = snapshot_prefix
-    param.snapshot_after_train = bool(snapshot_prefix or param.snapshot)
+    # Here, but not in `caffe train`, a training whose snapshots nobody asked for leaves none.
+    silent = not param.HasField("snapshot_after_train")
+    if silent:
+        param.snapshot_after_train = bool(snapshot_prefix or param.snapshot)
+    if param.snapshot_after_train and not param.snapshot_prefix:
+        param.snapshot_prefix = model.name or "model"
     snapshots.check_writable(param)
     param.max_iter = solver.iter + iterations if not resume else max(iterations, solver.iter)
     solver.history_of_run = history = History(solver.iter)
@@ -245,6 +290,8 @@ def fit(
             solver.solve()
     finally:
         solver._callbacks[:] = mine
+        if silent:
+            param.ClearField("snapshot_after_train")
     return history
 
 
