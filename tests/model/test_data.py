@@ -91,7 +91,7 @@ def test_a_fault_in_an_item_is_raised_with_its_cause() -> None:
 
     m = M.Model()
     x = m.data(Broken(), 1)
-    with pytest.raises(DataError, match=r"layer 'data' \(Feed\).*KeyError\('item 2'\)"):
+    with pytest.raises(DataError, match=r"layer 'data' \(Feed, test_data\.py:\d+\).*KeyError\('item 2'\)"):
         batches(m, [x], 4)
 
 
@@ -146,7 +146,7 @@ def test_faults() -> None:
     m = M.Model()
     with pytest.raises(DataError, match="same number of rows.*data \\(3, 1\\), label \\(2,\\)"):
         m.data((np.zeros((3, 1)), np.zeros(2)), 1)
-    with pytest.raises(M.ModelError, match="batch_size must be 1 or more"):
+    with pytest.raises(M.ModelError, match="batch_size must be an integer of 1 or more, not 0"):
         m.data(np.zeros(3))
     with pytest.raises(DataError, match="'nowhere' does not exist"):
         m.data("nowhere", 1)
@@ -191,3 +191,113 @@ def test_threads_end_with_the_net() -> None:
     del net
     gc.collect()
     assert not readers & set(threading.enumerate())
+
+
+def test_batches_of_dicts_are_read_by_name() -> None:
+    first, second = {"x": np.ones((2, 3)), "y": np.zeros(2)}, {"y": np.ones(2), "x": np.full((2, 3), 2)}
+    m = M.Model()
+    x, y = m.data([first, second])
+    found = batches(m, [x, y], 2)
+    assert found[1][0].tolist() == [[2, 2, 2]] * 2 and found[1][1].tolist() == [1, 1]
+    m = M.Model()
+    x, y = m.data([first, {"x": np.ones((2, 3)), "z": np.zeros(2)}])
+    with pytest.raises(DataError, match=r"test_data.*a batch has the arrays \['x', 'z'\], the first had"):
+        batches(m, [x, y], 2)
+
+
+def test_tuples_of_lists_are_arrays() -> None:
+    m = M.Model()
+    x, y = m.data(([[1, 2], [3, 4]], [0, 1]), 2)
+    ((a, b),) = batches(m, [x, y], 1)
+    assert a.tolist() == [[1, 2], [3, 4]] and b.tolist() == [0, 1]
+    with pytest.raises(DataError, match="rows of different lengths"):
+        m.data(([[1, 2], [3]], [0, 1]), 2)
+
+
+class Items:
+    """Ten items, of which `fault` is asked for number 7."""
+
+    def __init__(self, fault):
+        self.fault = fault
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, i: int):
+        return self.fault() if i == 7 else (np.zeros(2), 1)
+
+
+def _raise(error: BaseException):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("fault", "about"),
+    [
+        (lambda: _raise(ValueError("torn")), "torn"),
+        (lambda: _raise(SystemExit(3)), "SystemExit"),
+        (lambda: _raise(StopIteration()), "StopIteration"),
+        (lambda: (np.zeros(2),), "shorter|2 arrays|1 arrays"),
+        (lambda: (np.zeros(3), 1), "same shape"),
+        (lambda: (np.zeros(2), "one"), "numbers"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_items_that_fail_later(fault, about: str, threads: int) -> None:
+    m = M.Model()
+    tops = m.data(Items(fault), 2, threads=threads)
+    with pytest.raises(DataError, match=rf"layer 'data' \(Feed, test_data\.py:\d+\).*({about})"):
+        batches(m, list(tops), 5)
+
+
+def test_iterators_that_fail_later() -> None:
+    def broken():
+        yield np.ones((1, 1))
+        raise RuntimeError("the disk is gone")
+
+    begun = iter([iter([np.ones(1)]), iter([])])
+    for source, about in [
+        (broken, "RuntimeError.*the disk is gone"),
+        (lambda: iter([np.ones(1), (np.ones(1), np.ones(1))]), "a batch has 2 arrays, the first had 1"),
+        (lambda: iter([np.ones(1), "text"]), "arrays of numbers"),
+        (lambda: next(begun, iter([])), "gives no batch"),
+    ]:
+        m = M.Model()
+        x = m.data(source)
+        with pytest.raises(DataError, match=rf"layer 'data' \(Feed, test_data\.py:\d+\).*{about}"):
+            batches(m, [x], 3)
+
+
+def test_a_batch_that_failed_does_not_end_the_training() -> None:
+    """The next batch is read as if nothing had been."""
+    m = M.Model()
+    x = m.data([np.ones((2, 3)), np.ones((2, 4)), np.full((2, 3), 3)])
+    net = m.net("train", m.fc(x, 1))
+    net()
+    with pytest.raises(caffe.CaffeError, match="4 from axis 1 on"):
+        net()
+    net()
+    assert net.blob(x).data.tolist() == [[3, 3, 3]] * 2
+
+
+def test_options_that_a_source_has_not_are_refused() -> None:
+    m = M.Model()
+    arrays, items = (np.zeros((4, 2)), np.zeros(4)), Items(lambda: (np.zeros(2), 1))
+    for source, options, about in [
+        ([arrays], {"batch_size": 2}, "batch_size is not for iterables"),
+        (arrays, {"batch_size": 2, "test": [arrays], "test_batch_size": 2}, "test_batch_size is not for"),
+        (arrays, {"batch_size": 2, "threads": 3}, "threads and collate are for data sets"),
+        (arrays, {"batch_size": 2, "collate": np.stack}, "threads and collate are for data sets"),
+        (items, {"batch_size": 2, "threads": 0}, "threads must be an integer of 1 or more"),
+        (items, {"batch_size": 2.5}, "batch_size must be an integer"),
+        (arrays, {"batch_size": 2, "tops": ["x"]}, r"2 arrays need as many names, not tops=\['x'\]"),
+        (arrays, {"batch_size": 2, "tops": "xy"}, "tops takes a list"),
+        (arrays, {"batch_size": 2, "scale": "big"}, "scale and mean must be numbers"),
+        (b"abc", {"batch_size": 2}, "a source cannot be bytes"),
+        (3, {"batch_size": 2}, "a source cannot be int"),
+    ]:
+        with pytest.raises(M.ModelError, match=about):
+            m.data(source, **options)
+    with pytest.raises(DataError, match="unknown data set 'dataset://digit/train'"):
+        m.data("dataset://digit/train", 2)
+    assert not m.layers

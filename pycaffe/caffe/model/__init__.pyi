@@ -304,7 +304,7 @@ def data(
         iterables. A resumed training goes on where it stopped.
     threads, collate: of data sets: how many threads fetch items ahead, and what makes a batch of a list of
         items (default: np.stack).
-    tops: names, in place of data and label or the source's own.
+    tops: names, in place of data and label or the source's own: as many as the source gives.
     Raises DataError for sources that cannot be read, ModelError for options that they do not have.
     """
 def deconv(

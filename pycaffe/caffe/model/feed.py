@@ -19,7 +19,7 @@ import numpy as np
 
 from ..blob import Blob
 from ..context import solver_count, solver_rank
-from ..errors import DataError
+from ..errors import DataError, ForkError, LayerError
 from ..layer import Layer
 from ..prefetch import Batch, Places, Prefetcher
 from ..proto import caffe_pb2
@@ -48,6 +48,10 @@ class Reader(ABC):
         """End threads; harmless when repeated."""
 
 
+class FeedError(DataError, LayerError):
+    """Data in Python that cannot be read: names the layer and its line."""
+
+
 class FeedSource(ABC):
     """Data in Python. key: its name in nets of this process. shapes: of a batch, per top. entries: how many
     items it repeats; None where nobody knows. batches: that a test shall run; None likewise."""
@@ -58,7 +62,17 @@ class FeedSource(ABC):
 
     def __init__(self) -> None:
         self.key = f"feed {next(_numbers)}"
+        self.names: list[str] = []  # of a batch's arrays, where batches are dicts
         _sources[self.key] = self
+
+    def arrays_of(self, batch: Any) -> Arrays:
+        """A batch's arrays in the order of the first batch's, found by name where they have names."""
+        names, arrays = named_arrays(batch)
+        if names == self.names:
+            return arrays
+        if sorted(names) != sorted(self.names):
+            raise DataError(f"a batch has the arrays {names}, the first had {self.names}")
+        return [arrays[names.index(name)] for name in self.names]
 
     @abstractmethod
     def open(self, seed: tuple[int, ...], layer: Layer) -> Reader:
@@ -70,7 +84,8 @@ class Feed(Layer):
 
     top[i]: the shape of that array, which may change from batch to batch; numbers of any type become float32.
     In TRAIN, rank r of R solvers takes rows r, r + R ... of arrays and data sets. No gradient.
-    Raises DataError when the source is not of this process, and for batches that are no arrays.
+    Raises FeedError when the source is not of this process, for batches that are no arrays, or not those of
+    the first batch, and for what goes wrong in the program's own iterators and data sets.
     """
 
     exact_num_bottom = 0
@@ -89,8 +104,8 @@ class Feed(Layer):
         for blob, shape in zip(top, self._source.shapes, strict=True):
             blob.reshape(shape)
 
-    def _fault(self, message: str) -> DataError:
-        return DataError(f"layer '{self.name}' (Feed): {message}")
+    def _fault(self, message: str) -> FeedError:
+        return FeedError(message, layer=self.name, layer_type="Feed")
 
     def reshape(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
@@ -98,8 +113,13 @@ class Feed(Layer):
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         try:
             arrays = self._reader.next()
-        except DataError as error:
-            raise self._fault(str(error)) from error
+        except ForkError:
+            raise
+        except Exception as error:  # of the program's own code, whatever it is
+            about = str(error) if isinstance(error, DataError) else f"its data failed: {error!r}"
+            raise self._fault(about) from error
+        if len(arrays) != len(top):
+            raise self._fault(f"a batch has {len(arrays)} arrays, the first had {len(top)}")
         for blob, array in zip(top, arrays, strict=True):
             if blob.shape != array.shape:
                 blob.reshape(array.shape)
@@ -212,10 +232,11 @@ class ItemSource(FeedSource):
 class _ItemReader(Reader):
     def __init__(self, source: ItemSource, order: Order, ranks: tuple[int, int]):
         places = Places("the data set", source.entries or 0, source.batch_size, *ranks)
-        items, collate = source.items, source.collate
+        items, collate, arrays_of = source.items, source.collate, source.arrays_of
 
         def fill(places: range, batch: Batch) -> None:
-            batch.arrays = named_arrays(collate([items[int(row)] for row in order.rows(places)]))[1]  # type: ignore[attr-defined]
+            found = collate([items[int(row)] for row in order.rows(places)])
+            batch.arrays = arrays_of(found)  # type: ignore[attr-defined]
 
         self._prefetcher = Prefetcher(
             places, fill, source.batch_size, prefetch=2 + source.threads, threads=source.threads
@@ -305,11 +326,7 @@ class _BatchReader(Reader):
             self._iterator = None
             return self.next()
         self.position += 1
-        names, arrays = named_arrays(batch)
-        if len(arrays) != len(self._source.shapes):
-            raise DataError(f"batch {self.position - 1} has {len(arrays)} arrays, the first had "
-                            f"{len(self._source.shapes)}")  # fmt: skip
-        return arrays
+        return self._source.arrays_of(batch)
 
 
 def stack(items: list[Any]) -> Any:

@@ -16,6 +16,7 @@ from ..errors import DataError
 from .feed import ArraySource, BatchSource, Collate, FeedSource, ItemSource
 from .graph import LayerCall, ModelError, Top
 from .model import Model
+from .training import counted
 
 _TOP_NAMES = ("data", "label")
 _FEED = {"module": "caffe.model.feed", "layer": "Feed"}
@@ -62,9 +63,20 @@ def data(
         iterables. A resumed training goes on where it stopped.
     threads, collate: of data sets: how many threads fetch items ahead, and what makes a batch of a list of
         items (default: np.stack).
-    tops: names, in place of data and label or the source's own.
+    tops: names, in place of data and label or the source's own: as many as the source gives.
     Raises DataError for sources that cannot be read, ModelError for options that they do not have.
     """
+    if isinstance(tops, str):
+        raise ModelError(f"data: tops takes a list of names, not {tops!r}")
+    if not any(map(_is_dataset, (source, test))) and (threads != 1 or collate is not None):
+        raise ModelError("data: threads and collate are for data sets with __len__ and __getitem__")
+    for batches, size, word in (
+        (source, batch_size, "batch_size"),
+        (test, test_batch_size, "test_batch_size"),
+    ):
+        if size and _is_iterable(batches):
+            raise ModelError(f"data: {word} is not for iterables, which have batches of their own")
+    counted("data: threads", threads, 1)
     transform = _Transform(scale, mean, crop_size, mirror)
     options = {"shuffle": shuffle, "threads": threads, "collate": collate, "tops": tops, "name": name}
     first = _add(model, source, batch_size, transform, None if test is None else "train", None, **options)
@@ -79,7 +91,12 @@ class _Transform:
     """What is done to the first top: by the layer that reads a database, else by one behind it."""
 
     def __init__(self, scale: float, mean: float | Sequence[float], crop_size: int, mirror: bool):
-        self.scale, self.mean = scale, np.atleast_1d(np.asarray(mean, float)).tolist()
+        try:
+            self.scale, self.mean = float(scale), np.atleast_1d(np.asarray(mean, float)).tolist()
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                f"data: scale and mean must be numbers, not {scale!r:.60} and {mean!r:.60}"
+            ) from error
         self.crop_size, self.mirror = crop_size, mirror
         self._behind = False
 
@@ -125,6 +142,8 @@ def _add(
     name: str,
 ) -> LayerCall:
     def add(type: str, params: dict[str, Any], names: Sequence[str]) -> LayerCall:
+        if type == "Python" and tops and len(tops) != len(names):
+            raise ModelError(f"data: {len(names)} arrays need as many names, not tops={list(tops)}")
         names = list(tops or names)
         if like is not None and len(names) != len(like.tops):
             raise ModelError(
@@ -160,13 +179,23 @@ def _add(
 
 
 def _positive(batch_size: int) -> int:
-    if batch_size < 1:
-        raise ModelError(f"data: batch_size must be 1 or more, not {batch_size}")
-    return batch_size
+    return counted("data: batch_size", batch_size, 1)
+
+
+def _is_dataset(source: Any) -> bool:
+    kept = isinstance(source, (str, bytes, os.PathLike, list, tuple, Mapping, np.ndarray))
+    return not kept and hasattr(source, "__len__") and hasattr(source, "__getitem__")
+
+
+def _is_iterable(source: Any) -> bool:
+    kept = isinstance(source, (str, bytes, os.PathLike, tuple, Mapping, np.ndarray))
+    return not kept and not _is_dataset(source) and (callable(source) or isinstance(source, Iterable))
 
 
 def _database(path: str, batch_size: int, transform: _Transform) -> dict[str, Any]:
     backend = "lmdb" if path.startswith(SCHEME) else detect_backend(path)
+    if path.startswith(SCHEME):
+        resolve_source(path)  # refuses unknown ones here
     if backend is None:
         what = "is no database (LMDB or LevelDB)" if Path(path).exists() else "does not exist"
         raise DataError(f"data: '{path}' {what}; other sources are .h5 and .txt files, and what Python holds")
@@ -212,10 +241,10 @@ def _feed(
     arrays = _arrays(source)
     if arrays is not None:
         return ArraySource(arrays, _positive(batch_size), shuffle), list(arrays)
-    if hasattr(source, "__len__") and hasattr(source, "__getitem__") and not isinstance(source, list):
+    if _is_dataset(source):
         items = ItemSource(source, _positive(batch_size), shuffle, threads, collate)
         return items, items.names or _usual_names(len(items.shapes))
-    if callable(source) or isinstance(source, Iterable):
+    if _is_iterable(source):
         if shuffle:
             raise ModelError("data: shuffle is not for iterables, which have their own order")
         batches = BatchSource(source)  # type: ignore[arg-type]
@@ -227,14 +256,21 @@ def _usual_names(count: int) -> Sequence[str]:
     return _TOP_NAMES[:count] if count <= 2 else [f"data{i}" for i in range(count)]
 
 
+def _array(rows: Any) -> np.ndarray:
+    try:
+        return np.asarray(rows)
+    except ValueError as error:
+        raise DataError(f"data: rows of different lengths are no array: {error}") from error
+
+
 def _arrays(source: Any) -> dict[str, np.ndarray] | None:
     """Arrays of rows; None for what is something else. Raises DataError when they do not go together."""
     if isinstance(source, np.ndarray):
         source = (source,)
     if isinstance(source, Mapping):
-        arrays = {str(key): np.asarray(value) for key, value in source.items()}
-    elif isinstance(source, tuple) and source and all(hasattr(a, "__array__") for a in source):
-        arrays = dict(zip(_usual_names(len(source)), map(np.asarray, source), strict=True))
+        arrays = {str(key): _array(value) for key, value in source.items()}
+    elif isinstance(source, tuple) and source:
+        arrays = dict(zip(_usual_names(len(source)), map(_array, source), strict=True))
     else:
         return None
     shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
