@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,3 +150,55 @@ def test_memory_is_kept_again_when_asked(engine: str, rng: np.random.Generator) 
         if keep:
             assert np.allclose(frugal.blobs["c1"].data, plain.blobs["c1"].data, atol=1e-6)
         assert np.allclose(frugal.blobs["sum"].data, plain.blobs["sum"].data, atol=1e-6)
+
+
+HALF = '''
+import caffe
+
+
+class Half(caffe.Layer):
+    """Writes every other column only: the others stay what they are."""
+
+    def setup(self, bottom, top):
+        pass
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].data.shape)
+
+    def forward(self, bottom, top):
+        top[0].data[:, ::2] = bottom[0].data[:, ::2]
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[:, ::2] = top[0].diff[:, ::2]
+'''
+OF_A_USER = """
+layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 4 dim: 6 } } }
+layer { name: "a" type: "InnerProduct" bottom: "x" top: "a"
+        inner_product_param { num_output: 6 weight_filler { type: "xavier" } } }
+layer { name: "half" type: "Python" bottom: "a" top: "half" python_param { module: "half_of" layer: "Half" } }
+layer { name: "b" type: "InnerProduct" bottom: "half" top: "b"
+        inner_product_param { num_output: 6 weight_filler { type: "xavier" } } }
+layer { name: "sum" type: "Reduction" bottom: "b" top: "sum" loss_weight: 1
+        reduction_param { operation: SUMSQ } }
+"""
+
+
+def test_layers_of_users_find_their_arrays_as_they_left_them(
+    engine: str, rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_of.py").write_text(HALF)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plain, frugal = net_of(OF_A_USER, caffe.TRAIN), net_of(OF_A_USER, caffe.TRAIN)
+    forward_only = net_of(OF_A_USER, caffe.TEST, keep_blobs=False)
+    frugal.keep_diffs = False
+    for _ in range(3):
+        x = rng.standard_normal((4, 6))
+        for net in (plain, frugal, forward_only):
+            net.blobs["x"].data[...] = x
+            net.clear_param_diffs()
+            net.run_forward()
+        for net in (plain, frugal):
+            net.run_backward()
+        assert np.allclose(forward_only.blobs["sum"].data, plain.blobs["sum"].data, rtol=1e-5)
+        for ours, theirs in zip(frugal.learnable, plain.learnable, strict=True):
+            assert np.array_equal(ours.blob.diff, theirs.blob.diff)

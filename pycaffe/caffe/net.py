@@ -179,6 +179,12 @@ class Net(NetCalls):
         own |= {blob for step in self._steps for blob in step.losses}
         own |= {self.blobs[name] for name in self.outputs}
         own |= {blob for layer in self.layers for blob in layer.blobs}
+        own |= {
+            blob
+            for step in self._steps
+            if net_memory.is_written_by_a_user(step.layer)
+            for blob in (*step.bottom, *step.top)
+        }
         self._data_ends = []
         if not self._keep_blobs:
             keep = [blob.data_mem for blob in own]

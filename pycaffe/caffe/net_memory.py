@@ -26,6 +26,11 @@ class _Lost:
         raise NetError(self._message)
 
 
+def is_written_by_a_user(layer: Any) -> bool:
+    """Then it takes `.data` and `.diff`, arrays that hold what was there before, also to write into them."""
+    return not type(layer).__module__.startswith("caffe.layer_types")
+
+
 def data_ends(runners: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool) -> Ends:
     """For a forward pass. names: of blobs, by id. keep: what must stay."""
     kept, last = set(keep), {}
