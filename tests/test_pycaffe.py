@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import caffe
+from caffe.errors import NetError
 
 TINY = 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 } } }'
 
@@ -54,6 +55,7 @@ def test_modules_of_the_original() -> None:
     """What scripts import by its full name, beside what `import caffe` brings."""
     code = """
 import caffe
+from caffe.errors import NetError
 import caffe.classifier, caffe.coord_map, caffe.detector, caffe.draw, caffe.io, caffe.net_spec, caffe.pycaffe
 import caffe.proto.caffe_pb2
 from caffe import layers as L, params as P
@@ -75,6 +77,7 @@ import sys
 import numpy, google.protobuf.text_format, h5py
 before = {name.partition(".")[0] for name in sys.modules}
 import caffe
+from caffe.errors import NetError
 print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 """
     heavy = {
@@ -112,6 +115,7 @@ import os
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ.pop("CAFFE_ENGINE", None)
 import caffe
+from caffe.errors import NetError
 """
 
 
@@ -212,6 +216,8 @@ def test_underscored_names() -> None:
     assert (net._inputs, net._outputs) == ([0], [1])
     assert net._blobs[1] is net.blobs["y"] and net._blob_names == ["x", "y"]
     assert (net._bottom_ids(1), net._top_ids(1)) == ([0], [1])
+    with pytest.raises(NetError, match="first layer is a MemoryDataLayer"):
+        net._set_input_arrays(np.zeros((1, 1, 1, 1)), np.zeros(1))
 
 
 def test_a_net_of_ones_own_with_a_solvers_weights() -> None:

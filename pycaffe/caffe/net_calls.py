@@ -101,6 +101,8 @@ class NetCalls(NetNames):
         Raises NetError, DataError."""
         net_batch.set_input_arrays(self, data, labels)
 
+    _set_input_arrays = set_input_arrays  # the compiled module's name
+
     def _chosen(self, ids: Iterable[int], names: Iterable[str] | None, argument: str) -> dict[str, Blob]:
         """The blobs of these indices, and those of the names that a caller gave as `argument`."""
         if isinstance(names, str):
