@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from google.protobuf.message import Message
 
-from . import kernels
+from . import context, kernels
 from .blob import Blob
 from .execution import ExecutionContext
 from .kernels import Kernel
@@ -109,7 +109,11 @@ def backward_order(
 
 
 def log_fallbacks(steps: Sequence[Step]) -> None:
-    """Tell the layers that wanted an engine which has no kernel for them."""
+    """Tell the engines that are not there, and the layers that wanted one which has no kernel for them."""
+    for name in dict.fromkeys(name for step in steps for name in step.wanted):
+        if not kernels.engine_ready(name):
+            level = logging.WARNING if context.engine() == name else logging.INFO
+            log.log(level, "engine %s is not used: %s", name, kernels.engine_reason(name))
     fallen: dict[tuple[str, str], int] = {}
     for step in steps:
         if step.wanted and step.kernel.engine == kernels.REFERENCE:

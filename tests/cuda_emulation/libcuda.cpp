@@ -3,7 +3,8 @@
 // It is stricter than a GPU. Memory is NaN until written, shared memory at the start of each block too. An allocation
 // ends at a guard page, so that reading one element too many is an error, as is every pointer or size that lies outside
 // a live allocation. Threads of a block run in a chosen order, each until it ends or meets __syncthreads; a barrier that
-// not all of them meet is an error. Not here: warps, several streams at once, races between blocks.
+// not all of them meet is an error. Copies from the host on a stream wait until somebody waits for them. Not here: warps,
+// kernels of several streams at once, races between blocks.
 //
 // What is wrong is told on stderr and by emulated_complaint().
 #include <csetjmp>
@@ -28,7 +29,7 @@
 typedef int Result;
 typedef unsigned long long Pointer;
 typedef void* Handle;
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, UNAVAILABLE = 46, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
        INVALID_CONTEXT = 201, NOT_FOUND = 500, ILLEGAL_ADDRESS = 700, LAUNCH_FAILED = 719 };
 
 struct uint3 { unsigned x, y, z; };
@@ -93,9 +94,31 @@ API Result cuMemAlloc_v2(Pointer* p, size_t size) {
     memory_used += size;
     return OK;
 }
+// Copies from the host on a stream are put off until somebody waits for them, so that what does not wait reads NaN, and what
+// changes the host's array too early spoils the copy.
+struct Copy { Pointer to; const void* from; size_t size; };
+struct Queue { std::vector<Copy> copies; size_t done = 0; };  // copies from done on are under way
+static std::map<Handle, Queue> queues;
+
+static Result carry_out(Handle stream, size_t end) {
+    Queue& queue = queues[stream];
+    for (; queue.done < end && queue.done < queue.copies.size(); queue.done++) {
+        const Copy& copy = queue.copies[queue.done];
+        if (!inside(copy.to, copy.size)) return outside("cuMemcpyHtoDAsync, by now", copy.to, copy.size);
+        memcpy((void*)copy.to, copy.from, copy.size);
+    }
+    return OK;
+}
+
 API Result cuMemFree_v2(Pointer p) {
     auto found = live.find(p);
     if (found == live.end()) return outside("cuMemFree", p, 0);
+    for (auto& each : queues)
+        for (size_t i = each.second.done; i < each.second.copies.size(); i++) {
+            const Copy& copy = each.second.copies[i];
+            if (copy.to >= p && copy.to < p + found->second.size)
+                return complain(INVALID, "cuMemFree: a copy to 0x%llx is still under way", copy.to);
+        }
     munmap(found->second.base, found->second.mapped);
     memory_used -= found->second.size;
     live.erase(found);
@@ -146,7 +169,12 @@ API Result cuMemsetD32_v2(Pointer p, unsigned value, size_t count) {
     for (size_t i = 0; i < count; i++) ((unsigned*)p)[i] = value;
     return OK;
 }
-API Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t size, Handle) { return cuMemcpyHtoD_v2(to, from, size); }
+API Result cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t size, Handle stream) {
+    NEED_CONTEXT;
+    if (!inside(to, size)) return outside("cuMemcpyHtoDAsync", to, size);
+    queues[stream].copies.push_back({to, from, size});
+    return OK;
+}
 API Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t size, Handle) { return cuMemcpyDtoH_v2(to, from, size); }
 API Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t size, Handle) { return cuMemcpyDtoD_v2(to, from, size); }
 API Result cuMemsetD8Async(Pointer p, unsigned char value, size_t count, Handle) { return cuMemsetD8_v2(p, value, count); }
@@ -184,7 +212,11 @@ API Result cuDeviceGetAttribute(int* value, int attribute, int) {
     }
     return OK;
 }
-API Result cuDevicePrimaryCtxRetain(Handle* context, int) { *context = (Handle)0x1000; return OK; }
+API Result cuDevicePrimaryCtxRetain(Handle* context, int device) {
+    const char* busy = getenv("EMULATED_CUDA_BUSY");  // the device that another process has for itself
+    *context = (Handle)0x1000;
+    return busy && atoi(busy) == device ? UNAVAILABLE : OK;
+}
 API Result cuDevicePrimaryCtxRelease_v2(int) { return OK; }
 API Result cuCtxPushCurrent_v2(Handle context) { contexts.push_back(context); return OK; }
 API Result cuCtxPopCurrent_v2(Handle* context) {
@@ -195,21 +227,37 @@ API Result cuCtxPopCurrent_v2(Handle* context) {
 }
 API Result cuCtxGetCurrent(Handle* context) { *context = contexts.empty() ? nullptr : contexts.back(); return OK; }
 API Result cuCtxGetDevice(int* device) { NEED_CONTEXT; *device = 0; return OK; }
-API Result cuCtxSynchronize() { NEED_CONTEXT; return OK; }
+API Result cuCtxSynchronize() {
+    NEED_CONTEXT;
+    for (auto& each : queues)
+        if (Result result = carry_out(each.first, each.second.copies.size())) return result;
+    return OK;
+}
 API Result cuCtxGetApiVersion(Handle, unsigned* version) { *version = 13000; return OK; }
 API Result cuCtxDetach(Handle) { return OK; }
 API Result cuStreamCreate(Handle* stream, unsigned) { NEED_CONTEXT; static intptr_t next = 0x5000; *stream = (Handle)next++; return OK; }
 API Result cuStreamDestroy_v2(Handle) { return OK; }
-API Result cuStreamSynchronize(Handle) { return OK; }
+API Result cuStreamSynchronize(Handle stream) { return carry_out(stream, queues[stream].copies.size()); }
 API Result cuStreamQuery(Handle) { return OK; }
-API Result cuStreamWaitEvent(Handle, Handle, unsigned) { return OK; }
-API Result cuEventCreate(Handle* event, unsigned) { NEED_CONTEXT; *event = new timespec(); return OK; }
-API Result cuEventDestroy_v2(Handle event) { delete (timespec*)event; return OK; }
-API Result cuEventRecord(Handle event, Handle) { clock_gettime(CLOCK_MONOTONIC, (timespec*)event); return OK; }
-API Result cuEventSynchronize(Handle) { return OK; }
+
+// copies: how many had been asked for on the stream when the event was recorded.
+struct Event { timespec time; Handle stream; size_t copies; };
+static Result wait_for(Handle handle) { Event* event = (Event*)handle; return carry_out(event->stream, event->copies); }
+
+API Result cuStreamWaitEvent(Handle, Handle event, unsigned) { return wait_for(event); }
+API Result cuEventCreate(Handle* event, unsigned) { NEED_CONTEXT; *event = new Event(); return OK; }
+API Result cuEventDestroy_v2(Handle event) { delete (Event*)event; return OK; }
+API Result cuEventRecord(Handle handle, Handle stream) {
+    Event* event = (Event*)handle;
+    event->stream = stream;
+    event->copies = queues[stream].copies.size();
+    clock_gettime(CLOCK_MONOTONIC, &event->time);
+    return OK;
+}
+API Result cuEventSynchronize(Handle event) { return wait_for(event); }
 API Result cuEventQuery(Handle) { return OK; }
 API Result cuEventElapsedTime(float* ms, Handle from, Handle to) {
-    timespec &a = *(timespec*)from, &b = *(timespec*)to;
+    timespec &a = ((Event*)from)->time, &b = ((Event*)to)->time;
     *ms = (b.tv_sec - a.tv_sec) * 1e3f + (b.tv_nsec - a.tv_nsec) * 1e-6f;
     return OK;
 }
@@ -219,6 +267,7 @@ API Result cuGetErrorString(Result code, const char** text) {
     switch (code) {
         case INVALID: *text = "invalid argument"; break;
         case OUT_OF_MEMORY: *text = "out of memory"; break;
+        case UNAVAILABLE: *text = "CUDA-capable device(s) is/are busy or unavailable"; break;
         case NO_DEVICE: *text = "no CUDA-capable device is detected"; break;
         case INVALID_DEVICE: *text = "invalid device ordinal"; break;
         case INVALID_IMAGE: *text = "device kernel image is invalid"; break;

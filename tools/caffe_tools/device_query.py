@@ -8,18 +8,18 @@ from typing import Any
 import click
 import numpy as np
 
-from caffe import kernels, version
+from caffe import context, kernels, version
 from caffe.execution import cpu_threads
 
-from .flags import Flags, brew_command, choose_device
+from .flags import Flags, brew_command, device_list
 
 
 @brew_command("device_query", "gpu")
 def command(flags: Flags) -> None:
-    """Show the versions, the engines and why one is absent, and the threads. With -gpu: an error unless that
-    device can be used."""
+    """Show the versions, the engines and why one is absent, and the threads. With -gpu: an error unless those
+    devices are there."""
     if flags.gpu:
-        choose_device(flags.gpu)
+        context.set_device(device_list(flags.gpu)[0])
     for name, text in report():
         click.echo(f"{name + ':':<24}{text}")
 

@@ -122,10 +122,7 @@ def choose_device(gpu: str, solver_mode_gpu: bool = False, device_id: int = 0) -
     wish: without a GPU it is warned of and the CPU is used. The flag is an order: raises EngineError
     with the reason and the cure."""
     if gpu:
-        device = _ordinal(gpu)
-        reason = gpu_absence()
-        if reason:
-            raise EngineError(f"-gpu {gpu}: {reason}. Leave -gpu out to run on the CPU")
+        device, reason = _ordinal(gpu), ""
     elif solver_mode_gpu:
         device = device_id
         reason = gpu_absence()
@@ -144,25 +141,25 @@ def choose_device(gpu: str, solver_mode_gpu: bool = False, device_id: int = 0) -
 
 def device_list(gpu: str) -> list[int]:
     """The devices that -gpu names: one, several with commas between them, or all. Raises click.UsageError for
-    what is no such list, EngineError when there is no GPU."""
-    if gpu == "all":
-        reason = gpu_absence()
-        if reason:
-            raise EngineError(f"-gpu all: {reason}. Leave -gpu out to run on the CPU")
-        from caffe.engines.cuda.driver import device_count
-
-        return list(range(device_count()))
+    what is no such list, EngineError when one of them is not there."""
     names = gpu.split(",")
-    if not all(name.isdigit() for name in names):
+    if gpu != "all" and not all(name.isdecimal() for name in names):
         raise click.UsageError(
             f"-gpu must be the number of a device, numbers with commas, or all, not '{gpu}'"
         )
-    devices = [int(name) for name in names]
+    devices = [] if gpu == "all" else [int(name) for name in names]
     if len(set(devices)) < len(devices):
         raise click.UsageError(f"-gpu {gpu}: each device can be named once")
-    if len(devices) > 1 and gpu_absence():
-        raise EngineError(f"-gpu {gpu}: {gpu_absence()}. Leave -gpu out to run on the CPU")
-    return devices
+    reason = gpu_absence()
+    if reason:
+        raise EngineError(f"-gpu {gpu}: {reason}. Leave -gpu out to run on the CPU")
+    from caffe.engines.cuda.driver import device_count, missing
+
+    count = device_count()
+    for device in devices:
+        if device >= count:
+            raise EngineError(f"-gpu {gpu}: {missing(device)}")
+    return list(range(count)) if gpu == "all" else devices
 
 
 def _ordinal(gpu: str) -> int:

@@ -114,3 +114,12 @@ def test_device_query_shows_the_device() -> None:
     code = "import caffe.engines; from caffe_tools.device_query import report; print(report())"
     done = support.run_python(code)
     assert "emulated on the CPU, compute capability 9.0, 2 multiprocessors, 8 GiB" in done.stdout
+
+
+def test_an_engine_that_was_asked_for_and_is_not_there_is_warned_of() -> None:
+    code = (
+        "import logging; logging.basicConfig()" + NET.replace("caffe.set_mode_gpu()", "") + "print(forward())"
+    )
+    done = support.run_python(code, EMULATED_CUDA_DEVICES="0", CAFFE_ENGINE="cuda")
+    assert done.stdout == "[1.0, 2.0, 3.0, 4.0]\n"
+    assert "WARNING:caffe.net:engine cuda is not used: there is no CUDA device here" in done.stderr

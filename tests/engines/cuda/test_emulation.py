@@ -53,7 +53,7 @@ def address(count: int) -> tuple[SyncedMem, int]:
 def test_one_step_too_far(load, statement: str) -> None:
     module = load(f'extern "C" __global__ void f(int n, float* x) {{ if (threadIdx.x == 3) {statement}; }}')
     _mem, x = address(10)
-    with pytest.raises(EngineError, match="kernel f failed"):
+    with pytest.raises(EngineError, match="kernel mine.f failed"):
         module.f.elements(10, x)
     assert "illegal memory access" in complaint() and "thread 3,0,0" in complaint()
 
@@ -63,7 +63,7 @@ def test_barrier_that_some_threads_leave_out(load) -> None:
         'extern "C" __global__ void f(int n, float* x) { if (threadIdx.x < 5) __syncthreads(); x[0] = 1; }'
     )
     _mem, x = address(1)
-    with pytest.raises(EngineError, match="kernel f failed"):
+    with pytest.raises(EngineError, match="kernel mine.f failed"):
         module.f.rows(1, 32, x)
     assert "divergent barrier: some threads have ended" in complaint()
 
@@ -74,7 +74,7 @@ def test_barriers_at_different_places(load) -> None:
         " if (threadIdx.x < 5) { x[0] = 1; __syncthreads(); } else { __syncthreads(); } }"
     )
     _mem, x = address(1)
-    with pytest.raises(EngineError, match="kernel f failed"):
+    with pytest.raises(EngineError, match="kernel mine.f failed"):
         module.f.rows(1, 32, x)
     assert "two different __syncthreads" in complaint()
 
@@ -83,7 +83,7 @@ def test_pointer_that_was_freed(load) -> None:
     module = load('extern "C" __global__ void f(int n, float* x) { x[0] = 1; }')
     mem, x = address(1)
     del mem
-    with pytest.raises(EngineError, match="kernel f failed"):
+    with pytest.raises(EngineError, match="kernel mine.f failed"):
         module.f.rows(1, 1, x)
     assert "argument 1" in complaint() and "no live device pointer" in complaint()
 

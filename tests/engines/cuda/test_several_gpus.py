@@ -105,10 +105,39 @@ def test_all_devices_by_name() -> None:
 
 
 def test_a_rank_that_fails_ends_them_all() -> None:
-    done = start("train", "-solver", str(write(2, "max_iter: 100000 display: 1")), "-gpu", "0,7")
-    said = done.communicate(timeout=LIMIT)[1]
-    assert done.returncode == 1
-    assert "there is no GPU 7" in said and "rank 1, on GPU 7, ended with status 1" in said
+    solver = str(write(2, "max_iter: 100000 display: 1"))
+    process = start("train", "-solver", solver, "-gpu", "0,1", EMULATED_CUDA_BUSY="1")
+    said = process.communicate(timeout=LIMIT)[1]
+    assert process.returncode == 1
+    assert "GPU 1 (emulated on the CPU) cannot be used" in said and "exclusive mode" in said
+    assert "rank 1, on GPU 1, ended with status 1" in said
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said"),
+    [
+        ("7", "-gpu 7: there is no GPU 7: this machine has 2, numbered from 0"),
+        ("0,2", "-gpu 0,2: there is no GPU 2: this machine has 2, numbered from 0"),
+        ("1,01", "-gpu 1,01: each device can be named once"),
+    ],
+)
+def test_devices_that_are_not_there_are_told_before_anything_begins(gpu: str, said: str) -> None:
+    process = start("train", "-solver", str(write(2)), "-gpu", gpu)
+    output = process.communicate(timeout=LIMIT)[1]
+    assert process.returncode in (1, 2)
+    assert output.splitlines()[-1].startswith(f"caffe: error: {said}")
+    assert "Creating" not in output and "Use GPU" not in output
+
+
+def test_without_nccl_the_cure_is_named(tmp_path: Path) -> None:
+    for library in (build.cache() / "lib").iterdir():
+        if "nccl" not in library.name:
+            (tmp_path / library.name).symlink_to(library)
+    process = start("train", "-solver", str(write(2)), "-gpu", "0,1", LD_LIBRARY_PATH=str(tmp_path))
+    output = process.communicate(timeout=LIMIT)[1]
+    assert process.returncode == 1
+    assert "libnccl.so.2: cannot open shared object file" in output
+    assert "pip install nvidia-nccl-cu13" in output.splitlines()[-1]
 
 
 def test_ctrl_c_writes_a_snapshot_and_ends_all() -> None:

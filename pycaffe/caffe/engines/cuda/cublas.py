@@ -43,10 +43,10 @@ def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.C
             return ctypes.CDLL(candidate)
         except OSError as error:
             tried.append(str(error))
+    toolkit = "install the CUDA toolkit, or " if name == "cublas" else ""
     raise EngineError(
-        f"the GPU engine needs lib{name} ({'; '.join(tried)}): install the CUDA toolkit, or pip install "
-        f"{package} and put its "
-        "lib folder into LD_LIBRARY_PATH"
+        f"lib{name}, which the GPU engine uses, is not found ({'; '.join(tried)}): {toolkit}pip install "
+        f"{package} and put its lib folder into LD_LIBRARY_PATH"
     )
 
 

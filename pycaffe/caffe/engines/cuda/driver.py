@@ -91,6 +91,14 @@ def device_count() -> int:
     return load().Device.count()
 
 
+def missing(ordinal: int) -> str:
+    """What to say of a device that is not there."""
+    return (
+        f"there is no GPU {ordinal}: this machine has {device_count()}, numbered from 0 (`caffe "
+        "device_query` lists them)"
+    )
+
+
 @functools.cache
 def raw() -> ctypes.CDLL:
     """The driver's C interface, for the little that PyCUDA does not offer."""
@@ -119,12 +127,8 @@ class Device:
 
     def __init__(self, ordinal: int):
         driver = load()
-        count = driver.Device.count()
-        if ordinal >= count:
-            raise EngineError(
-                f"there is no GPU {ordinal}: this machine has {count}, numbered from 0 (`caffe "
-                "device_query` lists them)"
-            )
+        if ordinal >= device_count():
+            raise EngineError(missing(ordinal))
         self.ordinal = ordinal
         self.driver = driver
         self.handle = driver.Device(ordinal)
