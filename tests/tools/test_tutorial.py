@@ -2,7 +2,7 @@
 
 In docs/tutorial, a block of ```prototxt whose first line is `# name` is written to that file, so is one of
 ```python whose first line is `# name.py`; other ```python is executed, and each line of ```sh is run, from
-top to bottom in an empty folder.
+top to bottom in an empty folder. Accuracies that a page states are those of its own log.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def with_marks(page: Path) -> object:
 @pytest.mark.parametrize("page", [with_marks(page) for page in TUTORIAL])
 def test_blocks_run(page: Path, cli: Callable) -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
+    log = ""
     for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
         file = re.match(r"# (\w+\.(?:prototxt|py))\n", text)
         if file:
@@ -66,15 +67,28 @@ def test_blocks_run(page: Path, cli: Callable) -> None:
             exec(compile(text, page.name, "exec"), namespace)
         elif language == "sh":
             for line in text.splitlines():
-                run(line, cli)
+                log += run(line, cli)
         else:
             pytest.fail(f"{page.name}: a block of {language} that nobody checks")
+    stated = re.search(r"accuracy (?:of about|is above) (0\.\d+)", page.read_text(encoding="utf-8"))
+    if stated:
+        last = re.findall(r"accuracy = (\S+)", log)[-1]
+        assert float(last) == pytest.approx(float(stated[1]), abs=0.015)
 
 
-def run(line: str, cli: Callable) -> None:
+def run(line: str, cli: Callable) -> str:
+    """What it logs. As from a shell, modules are found in the working directory only if PYTHONPATH says so."""
     program, *words = shlex.split(line, comments=True)
-    done = cli(*words) if program == "caffe" else cli(*words, tool=program)
+    here = str(Path.cwd())
+    path = [folder for folder in sys.path if folder not in ("", here)]
+    if program == "PYTHONPATH=.":
+        program, *words = words
+        path.append(here)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", path)
+        done = cli(*words) if program == "caffe" else cli(*words, tool=program)
     assert done.status == 0, f"{line}\n{done.err[-2000:]}"
+    return done.err
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=page_id)
