@@ -36,6 +36,7 @@ def test_fields_of_forks(inside: str, message: str, field: str, fork: str) -> No
     text = message_of(f'layer {{ name: "l" {inside} }}')
     assert f'Message type "caffe.{message}" has no field named "{field}".' in text
     assert fork in text
+    assert ("docs/migrate.md" in text) == (message == "LayerParameter")
 
 
 def test_fields_of_forks_in_the_old_format_and_in_solvers() -> None:

@@ -128,8 +128,11 @@ def unknown_field(name: str, path: list[Descriptor]) -> str:
     here = path[-1]
     fork = _OWNER.get((here.name, name))
     if fork:
+        layer = here.name in ("LayerParameter", "V1LayerParameter")
+        other = ", or write its layer in Python with param_str (docs/migrate.md)" if layer else ""
         return (
-            f"'{name}' was added by {fork}. Caffe has no such field: take it out if the net can do without."
+            f"'{name}' was added by {fork}. Caffe has no such field: take it out if the net can do "
+            f"without{other}."
         )
     if name == "ceil_mode":
         return (
