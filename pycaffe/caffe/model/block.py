@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -59,7 +60,12 @@ class Block:
         made_at = self.place  # noqa: F841  see caller_place
         if tops and isinstance(tops[0], Model):
             model, *tops = tops  # type: ignore[assignment]
-        return modules.find(self.function)(_model_for(model, tops), *tops, *self.args, **self.more)
+        function, found = modules.find(self.function), _model_for(model, tops)
+        try:
+            inspect.signature(function).bind(found, *tops, *self.args, **self.more)
+        except TypeError as error:
+            raise ModelError(f"{self!r} ({self.place}): {error}") from error
+        return function(found, *tops, *self.args, **self.more)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Block):

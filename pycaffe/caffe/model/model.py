@@ -8,12 +8,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from .. import context, net_weights
 from ..callbacks import SolverCallback
+from ..errors import CopyError
 from ..execution import ExecutionContext
 from ..kernels import engine_names
 from ..net import Net
@@ -333,6 +334,12 @@ class Model(ParameterSet, ModelFunctions):
         Raises ModelError for data that only this program has.
         """
         files.save(self, str(net), str(weights), str(solver))
+
+    def __reduce__(self) -> NoReturn:
+        raise CopyError(
+            "a Model cannot be copied or pickled: m.save(net, weights) writes it, and "
+            "M.from_proto(net, weights) reads it"
+        )
 
     def __repr__(self) -> str:
         return f"<caffe.model.Model '{self.name}': {len(self.layers)} layers>"

@@ -1,33 +1,25 @@
-"""Sequential: layers one behind the other, trained on arrays.
-
-    from caffe import model as M
-    net = caffe.Sequential([M.Conv(20, 5), M.MaxPool(2), M.Dense(500), M.ReLU(), M.Dense(10)])
-    net.compile("softmax_loss", "SGD", metrics=["accuracy"], base_lr=0.01, momentum=0.9)
-    history = net.fit(x, y, batch_size=64, epochs=5, validation_data=(x_test, y_test))
-    labels = net.predict(x_new).argmax(axis=1)
-
-Below it is a model (`net.model`, see caffe.model), and all that a model can do, this can, too: save plain
-files, show its prototxt, give nets for other outputs.
-"""
+"""Sequential: the net."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import models
-from .model import Block, Model, ModelError, ModelNet, Top, functions, modules
-from .net_summary import table
-from .random_streams import Stream
-from .solver_registry import solver_class
-
-Arrays = tuple[Any, Any]
-Metric = Callable[[np.ndarray, np.ndarray], float]
-Logs = dict[str, float]
+from .. import models
+from ..errors import LayerError
+from ..model import Block, Model, ModelError, ModelNet, Top, functions, modules
+from ..model.graph import caller_place
+from ..model.training import counted
+from ..net_summary import table
+from ..proto_text import write
+from ..random_streams import Stream
+from ..solver_registry import solver_class
+from .arrays import Arrays, Metric, check_labels, column, items, metric_of, pairs, slices
+from .callbacks import Callback, History, Logs, as_callbacks
 
 # Losses by the names that people know them by.
 _LOSSES = {
@@ -39,129 +31,13 @@ _LOSSES = {
 _RATES = {"Adam": 1e-3, "RMSProp": 1e-3, "AdaDelta": 1.0}
 
 
-class History:
-    """What fit returns. history: {"loss": [one per epoch], "accuracy": ..., "val_loss": ...}. epoch: their
-    numbers."""
-
-    def __init__(self) -> None:
-        self.epoch: list[int] = []
-        self.history: dict[str, list[float]] = {}
-
-    def append(self, epoch: int, logs: Mapping[str, float]) -> None:
-        self.epoch.append(epoch)
-        for name, value in logs.items():
-            self.history.setdefault(name, []).append(value)
-
-    def __repr__(self) -> str:
-        last = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
-        return f"<caffe.sequential.History of {len(self.epoch)} epochs: {last}>"
-
-
-class Callback:
-    """Told about the course of fit; override what you need. `net` is the Sequential. Setting
-    net.stop_training ends it after the epoch."""
-
-    net: Sequential
-
-    def on_train_begin(self) -> None: ...
-
-    def on_epoch_end(self, epoch: int, logs: Logs) -> None: ...
-
-    def on_train_end(self) -> None: ...
-
-
-class _Monitor(Callback):
-    """Follows one number of the logs."""
-
-    def __init__(self, monitor: str, mode: str, min_delta: float = 0.0):
-        if mode not in ("min", "max", "auto"):
-            raise ModelError(f"mode must be 'min', 'max' or 'auto', not {mode!r}")
-        self.monitor, self.min_delta = monitor, min_delta
-        greater = mode == "max" or (mode == "auto" and "acc" in monitor)
-        self._sign = -1.0 if greater else 1.0
-        self.best: float | None = None
-
-    def improved(self, logs: Logs) -> bool:
-        if self.monitor not in logs:
-            raise ModelError(
-                f"{type(self).__name__} monitors '{self.monitor}', which this training does not have: "
-                f"{', '.join(logs)} (val_... needs validation_data)"
-            )
-        value = logs[self.monitor]
-        if self.best is not None and self._sign * value >= self._sign * self.best - self.min_delta:
-            return False
-        self.best = value
-        return True
-
-
-class EarlyStopping(_Monitor):
-    """Ends the training when `monitor` has not improved, by more than min_delta, for `patience` epochs.
-
-    mode: "min", "max", or "auto": the greater the better for accuracies only. restore_best: take back the
-    parameters of the best epoch. stopped_epoch: when it ended, or None.
-    """
-
-    def __init__(
-        self,
-        monitor: str = "val_loss",
-        *,
-        patience: int = 0,
-        min_delta: float = 0.0,
-        mode: str = "auto",
-        restore_best: bool = False,
-    ):
-        super().__init__(monitor, mode, min_delta)
-        self.patience, self.restore_best = patience, restore_best
-        self.stopped_epoch: int | None = None
-        self._waited = 0
-        self._kept: list[np.ndarray] = []
-
-    def on_train_begin(self) -> None:
-        self.best, self.stopped_epoch, self._waited = None, None, 0
-
-    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
-        if self.improved(logs):
-            self._waited = 0
-            if self.restore_best:
-                self._kept = self.net.get_weights()
-            return
-        self._waited += 1
-        if self._waited > self.patience:
-            self.stopped_epoch = epoch
-            self.net.stop_training = True
-
-    def on_train_end(self) -> None:
-        if self.restore_best and self._kept:
-            self.net.set_weights(self._kept)
-
-
-class Checkpoint(_Monitor):
-    """Writes the parameters (.caffemodel or .h5) after each epoch, or with best_only after those in which
-    `monitor` improved. path: may hold {epoch} and names of logs: "net_{epoch:02d}_{val_loss:.3f}.h5"."""
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        monitor: str = "val_loss",
-        *,
-        best_only: bool = False,
-        mode: str = "auto",
-    ):
-        super().__init__(monitor, mode)
-        self.path, self.best_only = os.fspath(path), best_only
-
-    def on_epoch_end(self, epoch: int, logs: Logs) -> None:
-        if self.best_only and not self.improved(logs):
-            return
-        path = Path(self.path.format(epoch=epoch, **logs))
-        self.net.model.save(weights=path)
-
-
 class Sequential:
     """Layers one behind the other.
 
     layers: Blocks (M.Conv(20, 5), M.ReLU(), a registered module's M.MyBlock(...)) or functions of a top.
     seed: of first values, masks and the order of the data. device, engine: as of caffe.model.Model.
+    A copy, or one that was pickled, has the layers, settings and parameters; a training goes on in it without
+    what its solver remembers (momentum, iterations).
     """
 
     def __init__(
@@ -173,11 +49,12 @@ class Sequential:
         device: str | None = None,
         engine: str | None = None,
     ):
-        self.layers = list(layers)
+        self.layers = [_layer(layer) for layer in layers]
         self.stop_training = False
         self._options = {"name": name, "seed": seed, "device": device, "engine": engine}
         self._model: Model | None = None
         self._loss: str | Callable[..., Top] = "softmax_loss"
+        self._loss_place = ""
         self._metrics: list[tuple[str, Metric]] = []
         self._solver: tuple[str, dict[str, Any]] | None = None
         self._x: Top
@@ -186,49 +63,66 @@ class Sequential:
         self._nets: dict[str, ModelNet] = {}
         self._epochs = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("layers", "_options", "_loss", "_loss_place", "_metrics", "_solver", "_epochs")
+        state = {name: getattr(self, name) for name in names}
+        if self._model is not None:
+            state["_options"] = {**self._options, "seed": self._model.seed}
+            state["built"] = (self._x.shape[1:], self._target.shape[1:], self.get_weights())
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Sequential.__init__(self, state["layers"])
+        built = state.pop("built", None)
+        vars(self).update(state)
+        if built is not None:
+            self.build(*built[:2])
+            self.set_weights(built[2])
+
     def add(self, layer: Block | Callable[[Top], Top]) -> None:
         """Put one more layer behind the others. Raises ModelError once the net is built."""
         if self._model is not None:
             raise ModelError("the net is built already: add layers before fit, predict and build")
-        self.layers.append(layer)
+        self.layers.append(_layer(layer))
 
     def compile(
         self,
         loss: str | Callable[..., Top] = "softmax_loss",
         optimizer: str = "SGD",
-        metrics: Sequence[str | Metric] = (),
+        metrics: Sequence[str | Metric] | str = (),
         **fields: Any,
     ) -> None:
         """Say how to train.
 
         loss: the name of a loss function of models ("softmax_loss", "euclidean_loss", "sigmoid_loss",
             "hinge_loss" ...; also "cross_entropy", "mse", "binary_cross_entropy"), or a layer function
-            (model, scores, target) -> loss. The targets of softmax_loss and hinge_loss are integers (N,), of
-            the others numbers of the scores' shape.
+            (model, scores, target) -> loss, M.softmax_loss or M.SoftmaxLoss(ignore_label=9). The targets of
+            softmax_loss and hinge_loss are integers (N,), of the others numbers of the scores' shape.
         optimizer: a solver's type. fields: of SolverParameter: base_lr (default 0.01; Adam 0.001) ...
         metrics: "accuracy", or functions (target, prediction) -> number, called with a whole epoch's arrays.
         Compiling again keeps the parameters. Raises ModelError, SolverError for unknown names.
         """
+        loss = _named(loss)
         if isinstance(loss, str):
             loss = _LOSSES.get(loss, loss)
             modules.find(loss)
+        elif not callable(loss):
+            raise ModelError(f"a loss is a name or a function (model, scores, target), not {loss!r:.60}")
+        if not isinstance(optimizer, str):
+            raise ModelError(f"the optimizer must be a solver's type, such as 'SGD', not {optimizer!r:.60}")
         solver_class(optimizer)  # raises for an unknown one
         fields.setdefault("base_lr", _RATES.get(optimizer, 0.01))
         if optimizer == "SGD":
             fields.setdefault("momentum", 0.9)
-        self._metrics = [self._metric(m) for m in metrics]
+        found = [metric_of(m) for m in ([metrics] if isinstance(metrics, str) else metrics)]
+        if len(dict(found)) < len(found):
+            raise ModelError(f"metrics of one name: {', '.join(name for name, _ in found)}")
         if self._model is not None and loss != self._loss:
             raise ModelError("the net is built with another loss: make a new Sequential")
-        self._loss, self._solver = loss, (optimizer, fields)
+        self._loss, self._loss_place, self._metrics = loss, caller_place(), found
+        self._solver = (optimizer, fields)
         if self._model is not None:
             self._minimize()
-
-    def _metric(self, metric: str | Metric) -> tuple[str, Metric]:
-        if callable(metric):
-            return getattr(metric, "__name__", type(metric).__name__), metric
-        if metric not in ("accuracy", "acc"):
-            raise ModelError(f"unknown metric {metric!r}: 'accuracy', or a function (target, prediction)")
-        return "accuracy", _accuracy
 
     # -- building ---------------------------------------------------------------------------------------
 
@@ -246,21 +140,41 @@ class Sequential:
         """
         if self._model is not None:
             return
+        if not self.layers:
+            raise ModelError("the net has no layers")
         model = Model(**self._options)  # type: ignore[arg-type]
         h = self._x = functions.input(model, (1, *input_shape))
         for layer in self.layers:
-            h = layer(h)
-            if not isinstance(h, Top):
-                raise ModelError(f"{layer!r} gives {type(h).__name__} where one top is wanted")
+            made = layer(h)
+            if not isinstance(made, Top):
+                cure = f": write M.{made.written}()" if isinstance(made, Block) else ""
+                raise ModelError(f"{layer!r} gives {type(made).__name__} where one top is wanted{cure}")
+            h = made
         self._scores = h
         if target_shape is None:
             target_shape = () if self._takes_labels else h.shape[1:]
         self._target = functions.input(model, (1, *target_shape), name="label")
-        make = modules.find(self._loss) if isinstance(self._loss, str) else self._loss
-        self._loss_top = make(model, h, self._target)
+        self._loss_top = self._make_loss(model)
+        try:
+            _ = self._loss_top.shape  # a net that cannot be is refused here, and may be tried again
+        except LayerError as error:
+            if self._takes_labels and len(target_shape) == 1 and target_shape[0] > 1:
+                raise ModelError(
+                    f"{self._loss} takes one integer for each item, and y has {target_shape[0]} numbers: of "
+                    "one-hot rows y.argmax(axis=1) makes labels"
+                ) from error
+            raise
         self._model = model
         if self._solver is not None:
             self._minimize()
+
+    def _make_loss(self, model: Model) -> Top:
+        made_at = self._loss_place  # noqa: F841  see caller_place
+        make = modules.find(self._loss) if isinstance(self._loss, str) else self._loss
+        loss = make(model, self._scores, self._target)
+        if not isinstance(loss, Top):
+            raise ModelError(f"the loss function gives {type(loss).__name__} where one top is wanted")
+        return loss
 
     @property
     def _takes_labels(self) -> bool:
@@ -282,20 +196,20 @@ class Sequential:
         """Build the net for these arrays if it is not; y as the net takes it."""
         if y is not None and self._solver is None:
             raise ModelError("the net does not know how to train: call compile(loss, optimizer) first")
+        if y is not None and self._takes_labels:
+            check_labels(y)
         if self._model is None:
-            if not self.layers:
-                raise ModelError("the net has no layers")
-            shape = None if y is None or self._takes_labels and y.ndim == 1 else np.shape(_column(y))[1:]
+            shape = None if y is None or self._takes_labels and y.ndim == 1 else column(y).shape[1:]
             self.build(x.shape[1:], shape)
         if y is None:
             return None
-        return y if self._takes_labels and y.ndim == 1 else _column(y)
+        return y if self._takes_labels and y.ndim == 1 else column(y)
 
     # -- training ---------------------------------------------------------------------------------------
 
     def train_on_batch(self, x: Any, y: Any) -> Logs:
         """One update; returns {"loss": ..., "accuracy": ...} as of before it."""
-        x, y = _checked(x, y)
+        x, y = pairs(x, y)
         target = self._ready(x, y)
         loss, scores = self._update(x, target)
         return {"loss": loss, **self._measure(y, scores)}
@@ -319,7 +233,7 @@ class Sequential:
         validation_data: Arrays | None = None,
         validation_split: float = 0.0,
         shuffle: bool = True,
-        callbacks: Iterable[Callback] = (),
+        callbacks: Iterable[Callback] | Callback = (),
         verbose: bool = False,
     ) -> History:
         """Train on arrays, so many times through; called again, it goes on.
@@ -330,19 +244,25 @@ class Sequential:
         print a line for each epoch. Returns the curves.
         Raises ModelError, LabelError for labels out of range, and what nets raise.
         """
-        x, y = _checked(x, y)
-        if batch_size < 1 or epochs < 0:
-            raise ModelError(f"batch_size (={batch_size}) must be 1 or more, epochs (={epochs}) 0 or more")
+        x, y = pairs(x, y)
+        batch_size, epochs = counted("fit: batch_size", batch_size, 1), counted("fit: epochs", epochs, 0)
+        callbacks = as_callbacks(callbacks)
         if validation_split:
             if not 0 < validation_split < 1:
                 raise ModelError(f"validation_split (={validation_split}) must lie in [0, 1)")
+            if len(x) < 2:
+                raise ModelError("validation_split needs two items or more")
             at = max(1, int(len(x) * (1 - validation_split)))
             validation_data = validation_data or (x[at:], y[at:])
             x, y = x[:at], y[:at]
+        if validation_data is not None:
+            if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2:
+                raise ModelError("validation_data takes (x, y)")
+            validation_data = pairs(*validation_data)
         target = self._ready(x, y)
-        history, listeners = History(), list(callbacks)
+        history = History()
         self.stop_training = False
-        for callback in listeners:
+        for callback in callbacks:
             callback.net = self
             callback.on_train_begin()
         for _ in range(epochs):
@@ -354,11 +274,11 @@ class Sequential:
             history.append(epoch, logs)
             if verbose:
                 print(f"epoch {epoch}: " + ", ".join(f"{name} = {value:.6g}" for name, value in logs.items()))
-            for callback in listeners:
+            for callback in callbacks:
                 callback.on_epoch_end(epoch, logs)
             if self.stop_training:
                 break
-        for callback in listeners:
+        for callback in callbacks:
             callback.on_train_end()
         return history
 
@@ -388,10 +308,11 @@ class Sequential:
 
     def _prediction(self, scores: np.ndarray) -> np.ndarray:
         """What predict gives for these scores."""
-        if self._loss == "softmax_loss":
+        kind = self._loss_top.layer.type
+        if kind == "SoftmaxWithLoss":
             e = np.exp(scores - scores.max(axis=1, keepdims=True))
             return e / e.sum(axis=1, keepdims=True)
-        if self._loss == "sigmoid_loss":
+        if kind == "SigmoidCrossEntropyLoss":
             return 0.5 * (1 + np.tanh(0.5 * scores))
         return scores
 
@@ -399,10 +320,11 @@ class Sequential:
 
     def evaluate(self, x: Any, y: Any, batch_size: int = 32) -> Logs:
         """{"loss": the mean, "accuracy": ...} on these arrays, as the net is when testing."""
-        x, y = _checked(x, y)
+        x, y = pairs(x, y)
+        batch_size = counted("evaluate: batch_size", batch_size, 1)
         target = self._ready(x, y)
         net, total, kept = self._net("test"), 0.0, []
-        for rows in _slices(len(x), batch_size):
+        for rows in slices(len(x), batch_size):
             loss, scores = net(x[rows], target[rows])  # type: ignore[index]
             total += float(loss) * len(x[rows])
             kept.append(np.array(scores))
@@ -410,13 +332,11 @@ class Sequential:
 
     def predict(self, x: Any, batch_size: int = 32) -> np.ndarray:
         """(N, ...): probabilities for softmax_loss and sigmoid_loss, else the last layer's values."""
-        x = np.asarray(x)
+        x, batch_size = items("x", x), counted("predict: batch_size", batch_size, 1)
         self._ready(x)
         net, kept = self._net("deploy"), []
-        for rows in _slices(len(x), batch_size):
+        for rows in slices(len(x), batch_size):
             kept.append(np.array(net(x[rows])))
-        if not kept:
-            raise ModelError("predict needs one item or more")
         return np.concatenate(kept)
 
     def summary(self) -> str:
@@ -450,8 +370,6 @@ class Sequential:
     ) -> None:
         """Write plain files: the prototxt with the loss, the parameters, and the prototxt of the net as
         predict uses it (for caffe.Net, caffe.Classifier, OpenCV)."""
-        from .proto_text import write
-
         if net or weights:
             self.model.save(net, weights)
         if deploy:
@@ -465,26 +383,16 @@ class Sequential:
         return f"caffe.Sequential([{', '.join(map(repr, self.layers))}])"
 
 
-def _slices(count: int, batch_size: int) -> Iterator[slice]:
-    return (slice(start, start + batch_size) for start in range(0, count, batch_size))
+def _layer(layer: Any) -> Any:
+    if not callable(layer):
+        raise ModelError(f"a layer is M.Dense(10), or a function of a top, not {layer!r:.60}")
+    return layer
 
 
-def _checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    x, y = np.asarray(x), np.asarray(y)
-    for name, array in (("x", x), ("y", y)):
-        if array.dtype.kind not in "fiub" or not array.ndim:
-            raise ModelError(f"{name} must be an array of numbers, not {array.dtype} of shape {array.shape}")
-    if len(x) != len(y) or not len(x):
-        raise ModelError(f"x and y must have equally many items, 1 or more, not {len(x)} and {len(y)}")
-    return x, y
-
-
-def _column(y: np.ndarray) -> np.ndarray:
-    return y[:, None] if y.ndim == 1 else y
-
-
-def _accuracy(target: np.ndarray, prediction: np.ndarray) -> float:
-    """The share of right answers: the best of several scores, or, for a single one, above a half."""
-    if target.shape == prediction.shape or prediction.shape[1:] == (1,):
-        return float(((prediction.reshape(target.shape) > 0.5) == (target > 0.5)).mean())
-    return float((prediction.argmax(axis=1).reshape(target.shape) == target).mean())
+def _named(loss: Any) -> Any:
+    """The name of a loss that is a layer function as it is: M.softmax_loss, M.SoftmaxLoss()."""
+    if isinstance(loss, Block) and not loss.args and not loss.more:
+        return loss.function
+    name = getattr(loss, "__name__", "")
+    known = name if name in modules.function_names() else ""
+    return known if known and inspect.unwrap(loss) is modules.find(known) else loss
