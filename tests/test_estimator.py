@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from caffe import model as M
 from caffe.estimator import NetClassifier, NetRegressor
@@ -79,3 +80,17 @@ def test_faults_as_scikit_learn_wants_them() -> None:
     with pytest.raises(ValueError, match="NaN"):
         net.fit([[np.nan]], [0])
     assert pickle.loads(pickle.dumps(NetClassifier([M.Dense(3)], epochs=3))).epochs == 3
+
+
+def test_fitted_estimators_are_pickled() -> None:
+    x, y = load_iris(return_X_y=True)
+    for net in (NetClassifier([M.Dense(4), M.ReLU()], epochs=2), NetRegressor(epochs=2)):
+        net.fit(x, y)
+        again = pickle.loads(pickle.dumps(net))
+        np.testing.assert_array_equal(again.predict(x), net.predict(x))
+        assert again.history_ == net.history_
+
+
+@parametrize_with_checks([NetClassifier(epochs=20, base_lr=0.05), NetRegressor(epochs=20)])
+def test_what_scikit_learn_asks_of_estimators(estimator, check) -> None:
+    check(estimator)

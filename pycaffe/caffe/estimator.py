@@ -128,6 +128,11 @@ class NetRegressor(RegressorMixin, _NetEstimator):
     fit(x, y): y (N,) or (N, targets). predict, score (R²). n_features_in_, net_, history_.
     """
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output, tags.target_tags.multi_output = True, True
+        return tags
+
     def fit(self, X: Any, y: Any) -> NetRegressor:
         """Train anew. Raises ValueError for arrays that are no training data."""
         x, y = validate_data(self, X, y, dtype="numeric", y_numeric=True, multi_output=True)
@@ -137,5 +142,5 @@ class NetRegressor(RegressorMixin, _NetEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """(N,) or (N, targets), as y was."""
-        values = self._outputs(X)
+        values = self._outputs(X).astype(float)
         return values[:, 0] if self._flat else values
