@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from .errors import DataError
+from .fast_jpeg import decode_jpeg
 from .image_header import broken_promise
 
 _JPEG, _END_OF_JPEG = b"\xff\xd8\xff", b"\xff\xd9"
@@ -40,9 +41,12 @@ def decode(data: bytes | memoryview, color: bool | None = True) -> np.ndarray:
     promise = broken_promise(data)
     if promise:
         raise DataError(f"{promise}: it is damaged or truncated")
+    is_jpeg = bytes(data[:3]) == _JPEG
+    if is_jpeg and (image := decode_jpeg(data, color)) is not None:
+        return image
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flag)
-        if image is None and bytes(data[:3]) == _JPEG:
+        if image is None and is_jpeg:
             # From a file, libjpeg would supply the missing end of the image itself.
             image = cv2.imdecode(np.frombuffer(bytes(data) + _END_OF_JPEG, np.uint8), flag)
     except (cv2.error, MemoryError) as error:
