@@ -47,7 +47,12 @@ class Flags:
 @click.argument("db_name")
 @tool_option("gray", False, "Read the images as grey, one channel.")
 @tool_option("shuffle", False, "Randomly shuffle the order of images and their labels.")
-@tool_option("seed", None, "With -shuffle: the order that belongs to this number, instead of a new one.", int)
+@tool_option(
+    "seed",
+    None,
+    "With -shuffle: the order that belongs to this number, instead of a new one.",
+    click.IntRange(0),
+)
 @tool_option("backend", "lmdb", "The kind of database, lmdb or leveldb.")
 @tool_option("resize_width", 0, "Width in pixels that images are resized to; with resize_height.")
 @tool_option("resize_height", 0, "Height in pixels that images are resized to; with resize_width.")

@@ -20,7 +20,9 @@ log = logging.getLogger("caffe.tools")
 @click.argument("label_file", type=click.Path(path_type=Path))
 @click.argument("db_file", type=click.Path(path_type=Path))
 @tool_option("backend", "leveldb", "The kind of database, leveldb or lmdb.")
-@tool_option("seed", None, "Draw the pairs that belong to this number, instead of new ones.", int)
+@tool_option(
+    "seed", None, "Draw the pairs that belong to this number, instead of new ones.", click.IntRange(0)
+)
 @tool_option("force", False, "Replace a database that is there already.")
 def command(
     image_file: Path, label_file: Path, db_file: Path, backend: str, seed: int | None, force: bool

@@ -66,16 +66,32 @@ _LOG_HELP = {
 }
 
 
+class _Int32(click.types.IntParamType):
+    """An int32 flag of gflags."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not -(2**31) <= number < 2**31:
+            self.fail(f"{value!r} does not lie between -2147483648 and 2147483647.", param, ctx)
+        return number
+
+
+_INT32 = _Int32()
+
+
 def _option(name: str, default: Any, help: str, hidden: bool = False) -> click.Option:
-    kind = {bool: click.BOOL, int: click.INT}.get(type(default), click.STRING)
+    kind = {bool: click.BOOL, int: _INT32}.get(type(default), click.STRING)
     return click.Option([f"-{name}", f"--{name}", name], default=default, type=kind, help=help, hidden=hidden)
 
 
-def tool_option(name: str, default: Any, help: str, kind: type | None = None) -> Callable[[Any], Any]:
+def tool_option(
+    name: str, default: Any, help: str, kind: type | click.ParamType | None = None
+) -> Callable[[Any], Any]:
     """Decorator: a flag of one of the separate tools, as -name or --name; kind: its type, by default that of
     the default."""
     kind = kind or type(default)
-    return click.option(f"-{name}", f"--{name}", name, default=default, type=kind, help=help)
+    parameter = _INT32 if kind is int else kind
+    return click.option(f"-{name}", f"--{name}", name, default=default, type=parameter, help=help)
 
 
 def log_options() -> list[click.Option]:
@@ -90,7 +106,7 @@ def brew_options(shown: Sequence[str] | None = None) -> list[click.Option]:
     for field in fields(Flags):
         hidden = shown is not None and field.name not in shown
         options.append(_option(field.name, field.default, HELP[field.name], hidden))
-    next(option for option in options if option.name == "level").type = click.INT
+    next(option for option in options if option.name == "level").type = _INT32
     return options
 
 

@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from caffe import __version__, context, logs
-from caffe.errors import CaffeError
+from caffe.errors import CaffeError, closest
 
 from . import commands, gflags
 from .flags import brew_options, log_options
@@ -127,7 +127,7 @@ def _run(argv: list[str], tool: str | None) -> None:
         flags = gflags.table([*brew_options(), *common])
         name, argv = gflags.split_command(argv, commands.COMMANDS, flags)
         if name is None:
-            values, _ = gflags.parse(argv, flags)
+            values = _without_command(argv, flags)
             click.echo(
                 f"caffe version {__version__}"
                 if values.get("version") == ["true"]
@@ -154,6 +154,21 @@ def _run(argv: list[str], tool: str | None) -> None:
         # A training that diverges is told of once, in words; NumPy's warnings would repeat it.
         with np.errstate(all="ignore"):
             command.main(gflags.spell(mine, words, flags), prog_name=program, standalone_mode=False)
+
+
+def _without_command(argv: list[str], flags: gflags.Table) -> dict[str, list[str]]:
+    """The values of a command line that names no command; or it may do so with a dash before it."""
+    try:
+        return gflags.parse(argv, flags)[0]
+    except click.UsageError as error:
+        for word in argv:
+            name = word.lstrip("-").partition("=")[0]
+            known = name in flags or not word.startswith("-")
+            if not known and (near := closest(name, commands.COMMANDS)):
+                raise click.UsageError(
+                    f"{error.message} (the command is a word without a dash{near})"
+                ) from None
+        raise
 
 
 def _common_settings(common: list[click.Option], arguments: list[str]) -> dict[str, Any]:
