@@ -59,6 +59,7 @@ CONV = (
     'bias_filler { type: "uniform" }'
 )
 POOL = 'type: "Pooling" BOTTOM top: "y" pooling_param'
+SOFTMAX_LOSS = 'type: "SoftmaxWithLoss" BOTTOM top: "y"'
 IMAGE = (2, 32, 9, 11)
 CASES = {
     "conv 3x3": ([IMAGE], CONV + " num_output: 48 kernel_size: 3 pad: 1 }"),
@@ -129,7 +130,35 @@ CASES = {
         'weight_filler { type: "msra" } }',
     ),
     "softmax": ([IMAGE], 'type: "Softmax" BOTTOM top: "y"'),
+    "loss in blocks": ([IMAGE, (2, 1, 9, 11)], SOFTMAX_LOSS),
+    "loss in padded blocks, ignored": (
+        [(2, 21, 9, 11), (2, 9, 11)],
+        SOFTMAX_LOSS + ' top: "z" loss_param { ignore_label: 3 }',
+    ),
+    "loss of rows, both tops": ([(6, 10), (6,)], SOFTMAX_LOSS + ' top: "z"'),
+    "loss of rows, ignored": (
+        [(6, 10), (6,)],
+        SOFTMAX_LOSS + " loss_param { ignore_label: 1 normalization: FULL }",
+    ),
+    "loss along the last axis": (
+        [(3, 4, 5, 7), (3, 4, 5)],
+        SOFTMAX_LOSS + " softmax_param { axis: -1 } loss_param { normalization: BATCH_SIZE }",
+    ),
+    "loss along another axis, ignored": (
+        [(3, 4, 5, 7), (3, 4, 7)],
+        SOFTMAX_LOSS
+        + ' top: "z" softmax_param { axis: 2 } loss_param { ignore_label: 0 normalization: NONE }',
+    ),
 }
+
+
+def labels_of(case: str, rng: np.random.Generator) -> np.ndarray | None:
+    """What the last bottom holds where it is labels."""
+    shapes, layer = CASES[case]
+    if "SoftmaxWithLoss" not in layer:
+        return None
+    axis = -1 if "axis: -1" in layer else 2 if "axis: 2" in layer else 1
+    return rng.integers(0, shapes[0][axis], shapes[1])
 
 
 @pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST], ids=["train", "test"])
@@ -140,6 +169,9 @@ def test_layer_against_the_reference(
     text = layer_net(*CASES[case])
     reference, net = (net_of(text, engine, monkeypatch, phase) for engine in ("reference", "onednn"))
     inputs = {name: rng.standard_normal(reference.blobs[name].shape) for name in reference.inputs}
+    labels = labels_of(case, rng)
+    if labels is not None:
+        inputs["x1"] = labels
     for _ in range(2):  # the second pass adds to the first one's gradients
         for each in (reference, net):
             if case == "batch norm global":

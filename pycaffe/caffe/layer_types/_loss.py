@@ -98,8 +98,8 @@ class SoftmaxClassLoss(LossLayer):
 
     bottom[0]: scores with C classes along `axis`; bottom[1]: one label per position outside it.
     top[1], if there: p̂. No gradient flows back from it.
-    For kernels: score_blocks, (before, along, after the axis) of the scores; ignore_label, or None; and after
-    read_labels, divisor: what the summed loss is divided by.
+    For kernels: score_blocks, (before, along, after the axis) of the scores; ignore_label, or None; read_labels,
+    and after it divisor: what the summed loss is divided by.
     """
 
     exact_num_top = None
@@ -139,13 +139,15 @@ class SoftmaxClassLoss(LossLayer):
         if len(top) > 1:
             top[1].overwrite_cpu_data()[...] = prob.reshape(top[1].shape)
 
-    def read_labels(self, labels: Blob) -> None:
-        """Check the labels; fill _labels and _counted (flat), and divisor. Raises LabelError."""
+    def read_labels(self, labels: Blob) -> tuple[np.ndarray, np.ndarray | None]:
+        """Check the labels; fill _labels and _counted (flat), which are returned, and divisor. Raises
+        LabelError."""
         layout = self._scores
         self._labels, self._counted = read_labels(
             self, labels, layout.classes, self.ignore_label, "loss_param"
         )
         self.divisor = self._normalizer(layout.items, layout.positions, self._counted)
+        return self._labels, self._counted
 
     def zero_ignored(self, values: np.ndarray) -> None:
         """Clear values, seen as _scores.view, at ignored positions."""

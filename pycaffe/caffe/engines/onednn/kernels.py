@@ -10,4 +10,5 @@ from . import normalization as normalization
 from . import pooling as pooling
 from . import sharing as sharing
 from . import softmax as softmax
+from . import softmax_loss as softmax_loss
 from . import update as update

@@ -26,12 +26,12 @@ from .primitives import (
 
 
 @functools.lru_cache(maxsize=1024)
-def find_softmax(layout: MemoryDesc) -> tuple[PrimitiveDesc, PrimitiveDesc] | None:
-    """Forward and backward along axis 1, or None where one of them is slow."""
+def find_softmax(layout: MemoryDesc, axis: int = 1) -> tuple[PrimitiveDesc, PrimitiveDesc] | None:
+    """Forward and backward along an axis, or None where one of them is slow."""
     forward = first_fast(
         [
             lambda: PrimitiveDesc(
-                "softmax_forward", FORWARD_TRAINING, SOFTMAX_ACCURATE, layout, layout, 1, no_post()
+                "softmax_forward", FORWARD_TRAINING, SOFTMAX_ACCURATE, layout, layout, axis, no_post()
             )
         ]
     )
@@ -41,7 +41,7 @@ def find_softmax(layout: MemoryDesc) -> tuple[PrimitiveDesc, PrimitiveDesc] | No
     backward = first_fast(
         [
             lambda: PrimitiveDesc(
-                "softmax_backward", SOFTMAX_ACCURATE, layout, layout, layout, 1, hint, no_post()
+                "softmax_backward", SOFTMAX_ACCURATE, layout, layout, layout, axis, hint, no_post()
             )
         ]
     )
