@@ -11,7 +11,7 @@ from ...kernels import kernel
 from .base import Argument, Call, OneDNNKernel, Region, no_post, reorder_desc
 from .library import OneDNNError
 from .place import PLACE, Operand
-from .primitives import DST, MULTIPLE_SRC, SRC, MemoryDesc, PrimitiveDesc, blocked, plain, submemory
+from .primitives import DST, MULTIPLE_SRC, SRC, MemoryDesc, PrimitiveDesc, activations, plain, submemory
 
 
 def regions(layout: MemoryDesc, axis: int, sizes: Sequence[int]) -> list[MemoryDesc] | None:
@@ -33,18 +33,19 @@ def regions(layout: MemoryDesc, axis: int, sizes: Sequence[int]) -> list[MemoryD
 class _Joining(OneDNNKernel):
     """whole: the blob that holds all parts one after the other along axis."""
 
-    def lay_out(self, param: Any, older: str, whole: Blob, parts: Sequence[Blob], blocks: bool) -> None:
+    def lay_out(self, param: Any, older: str, whole: Blob, parts: Sequence[Blob], like: MemoryDesc) -> None:
+        """like: the layout of one of them; a plain one leaves all plain."""
         axis = getattr(param, older) if param.HasField(older) else param.axis
         self.axis = axis % whole.num_axes
         sizes = [b.shape[self.axis] for b in parts]
-        self.layout = blocked(whole.shape) if blocks else plain(whole.shape)
+        self.layout = plain(whole.shape) if like.plain else activations(whole.shape, like)
         found = regions(self.layout, self.axis, sizes)
         if found is None:
             self.layout = plain(whole.shape)
             found = regions(self.layout, self.axis, sizes)
         assert found is not None  # plain memory can be cut anywhere
         self.regions = found
-        self.part_layouts = [blocked(b.shape) if blocks else plain(b.shape) for b in parts]
+        self.part_layouts = [plain(b.shape) if like.plain else activations(b.shape, like) for b in parts]
 
     def join(self, run: ExecutionContext, which: str, parts: Sequence[Blob], whole: Blob) -> Call:
         desc = PrimitiveDesc.of_many("concat", self.layout, self.part_layouts, self.axis, no_post())
@@ -76,8 +77,9 @@ class ConcatKernel(_Joining):
         if self._alone:
             self.top_homes = [PLACE.home(bottom[0])]
         else:
-            blocks = any(not PLACE.home(b).plain for b in bottom)
-            self.lay_out(self.layer.layer_param.concat_param, "concat_dim", top[0], bottom, blocks)
+            homes = [PLACE.home(b) for b in bottom]
+            like = next((home for home in homes if not home.plain), homes[0])
+            self.lay_out(self.layer.layer_param.concat_param, "concat_dim", top[0], bottom, like)
             self.top_homes = [self.layout]
             self._forward = self.join(run, "data", bottom, top[0])
         self.settle(top)
@@ -110,8 +112,8 @@ class SliceKernel(_Joining):
         if self._alone:
             self.top_homes = [PLACE.home(bottom[0])]
         else:
-            blocks = not PLACE.home(bottom[0]).plain
-            self.lay_out(self.layer.layer_param.slice_param, "slice_dim", bottom[0], top, blocks)
+            like = PLACE.home(bottom[0])
+            self.lay_out(self.layer.layer_param.slice_param, "slice_dim", bottom[0], top, like)
             self.top_homes = self.part_layouts
             self._forward = self.cut(run, "data", bottom[0], top)
         self.settle(top)

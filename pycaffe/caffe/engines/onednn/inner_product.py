@@ -1,6 +1,6 @@
-"""InnerProduct. A bottom in the blocked layout is read as it lies, with weights blocked alike; a plain one is
-a matrix whose weights oneDNN lays out as it likes. Either way all three passes share one layout of the
-weights."""
+"""InnerProduct. A bottom in a layout of oneDNN's is read as it lies, with weights that are laid out alike; a
+plain one is a matrix whose weights oneDNN lays out as it likes. Either way all three passes share one layout
+of the weights."""
 
 from __future__ import annotations
 
@@ -56,9 +56,8 @@ def forward_desc(
 @functools.lru_cache(maxsize=4096)
 def find_forward(source: MemoryDesc, outputs: int, bias: bool) -> PrimitiveDesc | None:
     shape = (outputs, *source.shape[1:])
-    return first_fast(
-        [lambda: forward_desc(source, blocked(shape) if len(shape) > 2 else AnyDesc(shape), outputs, bias)]
-    )
+    weights = blocked(shape) if source.key[4] else AnyDesc(shape)
+    return first_fast([lambda: forward_desc(source, weights, outputs, bias)])
 
 
 @kernel("InnerProduct", engine="onednn")

@@ -40,7 +40,7 @@ from .primitives import (
     Memory,
     MemoryDesc,
     PrimitiveDesc,
-    blocked,
+    activations,
     plain,
 )
 
@@ -96,7 +96,7 @@ class _Normalizing(OneDNNKernel):
 
     def lay_out(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         home = PLACE.home(bottom[0])
-        self.layout = blocked(bottom[0].shape) if bottom[0].num_axes > 2 else home
+        self.layout = activations(bottom[0].shape, home) if bottom[0].num_axes > 2 else home
         self.top_homes = [self.layout]
         self.settle(top)
         self.kept: Kept | None = None

@@ -11,7 +11,7 @@ from ...kernels import kernel
 from ...layer import Layer
 from ...proto import caffe_pb2
 from .base import Call, OneDNNKernel, no_post
-from .place import Operand
+from .place import PLACE, Operand
 from .primitives import (
     DIFF_DST,
     DIFF_SRC,
@@ -27,7 +27,7 @@ from .primitives import (
     Buffer,
     Memory,
     PrimitiveDesc,
-    blocked,
+    activations,
     dims,
 )
 
@@ -92,7 +92,9 @@ class PoolingKernel(OneDNNKernel):
             dims([max(0, o) for o in _overhang(layer)]),
         ]
         self._algorithm = chosen
-        self._source, self._target = blocked(bottom[0].shape), blocked(top[0].shape)
+        home = PLACE.home(bottom[0])
+        self._source = activations(bottom[0].shape, home)
+        self._target = activations(top[0].shape, home)
         backward = layer.phase == caffe_pb2.TRAIN or any(self.propagate_down)
         self._found = PrimitiveDesc(
             "pooling_forward",

@@ -233,8 +233,8 @@ _BLOCKED_TAGS = {16: {3: 56, 4: 78, 5: 121}, 8: {3: 69, 4: 102, 5: 142}}
 
 
 def blocked(shape: Sequence[int]) -> MemoryDesc:
-    """The layout in which activations of this shape run: channels in blocks of the instruction set's width
-    for 3 to 5 axes, C order otherwise."""
+    """The layout in which activations of this shape usually run: channels in blocks of the instruction set's
+    width for 3 to 5 axes, C order otherwise."""
     if len(shape) not in (3, 4, 5) or min(shape) == 0:
         return plain(shape)
     library = load()
@@ -242,6 +242,23 @@ def blocked(shape: Sequence[int]) -> MemoryDesc:
     handle = c.c_void_p()
     library.call("dnnl_memory_desc_create_with_tag", c.byref(handle), len(shape), dims(shape), F32, tag)
     return MemoryDesc.of(handle, owned=True)
+
+
+def channels_last(shape: Sequence[int]) -> MemoryDesc:
+    """The layout for channels that would fill their blocks badly: all channels of a pixel side by side."""
+    if len(shape) not in (3, 4, 5) or min(shape) == 0:
+        return plain(shape)
+    strides, stride = [0] * len(shape), 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = stride
+        stride *= shape[axis]
+    return strided(shape, strides)
+
+
+def activations(shape: Sequence[int], like: MemoryDesc) -> MemoryDesc:
+    """The layout for activations of this shape that come from, or go with, others of that layout."""
+    last = len(like.shape) > 2 and not like.plain and not like.key[4] and like.strides[1] == 1
+    return channels_last(shape) if last else blocked(shape)
 
 
 def submemory(parent: MemoryDesc, shape: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
