@@ -47,11 +47,15 @@ def global_pool(n: NetSpec, name: str, bottom: Top) -> Top:
     return n[name]
 
 
-def conv(n: NetSpec, name: str, bottom: Top, num_output: int, kernel: int, **more: Any) -> Top:
-    """A convolution with a bias, filled as xavier unless told otherwise."""
+def conv(
+    n: NetSpec, name: str, bottom: Top, num_output: int, kernel: int, *, top: str = "", **more: Any
+) -> Top:
+    """A convolution with a bias, filled as xavier unless told otherwise. top: where it is not called as the
+    layer."""
     settings: dict[str, Any] = dict(param=LEARN, weight_filler=dict(type="xavier"), bias_filler=constant(0))
-    n[name] = L.Convolution(bottom, num_output=num_output, kernel_size=kernel, **{**settings, **more})
-    return n[name]
+    settings |= dict(name=name, num_output=num_output, kernel_size=kernel)
+    n[top or name] = L.Convolution(bottom, **{**settings, **more})
+    return n[top or name]
 
 
 def conv_relu(

@@ -7,32 +7,33 @@ from caffe import layers as L
 
 
 def mlpconv(n, index, bottom, conv, widths, **more):
-    """A convolution and two of 1 x 1, each with its rectifier. conv: name, channels, kernel.
+    """A convolution and two of 1 x 1, each with its rectifier. conv: its blob, channels, kernel, deviation of
+    the weights.
 
     index: the number of the first of the names cccp; rectifiers have numbers of their own.
     """
-    name, num_output, kernel = conv
+    blob, num_output, kernel, std = conv
+    tail = "-1024" if index == 7 else ""  # of the layers, not of the blobs
     rectifiers = {1: (0, 1, 2), 3: (3, 5, 6), 5: (7, 8, 9), 7: (10, 11, 12)}[index]
-    top = B.conv_relu(
-        n, name, f"relu{rectifiers[0]}", bottom, num_output, kernel, weight_filler=B.gaussian(0.01), **more
-    )
+    more = dict(more, top=blob, weight_filler=B.gaussian(std))
+    top = B.conv_relu(n, blob + tail, f"relu{rectifiers[0]}", bottom, num_output, kernel, **more)
     for offset, width in enumerate(widths):
-        label = f"cccp{index + offset}" + ("-1024" if index == 7 else "")
+        blob = f"cccp{index + offset}"
         # The last scores start small.
-        filler = B.gaussian(0.01 if width == 1000 else 0.05)
-        top = B.conv_relu(n, label, f"relu{rectifiers[offset + 1]}", top, width, 1, weight_filler=filler)
+        more = dict(top=blob, weight_filler=B.gaussian(0.01 if width == 1000 else 0.05))
+        top = B.conv_relu(n, blob + tail, f"relu{rectifiers[offset + 1]}", top, width, 1, **more)
     return top
 
 
 def body(n, data):
-    top = mlpconv(n, 1, data, ("conv1", 96, 11), (96, 96), stride=4)
-    top = B.max_pool(n, "pool1", top, 3, 2)
-    top = mlpconv(n, 3, top, ("conv2", 256, 5), (256, 256), pad=2)
+    top = mlpconv(n, 1, data, ("conv1", 96, 11, 0.01), (96, 96), stride=4)
+    top = B.max_pool(n, "pool0", top, 3, 2)
+    top = mlpconv(n, 3, top, ("conv2", 256, 5, 0.05), (256, 256), pad=2)
     top = B.max_pool(n, "pool2", top, 3, 2)
-    top = mlpconv(n, 5, top, ("conv3", 384, 3), (384, 384), pad=1)
+    top = mlpconv(n, 5, top, ("conv3", 384, 3, 0.01), (384, 384), pad=1)
     top = B.max_pool(n, "pool3", top, 3, 2)
     n["drop"] = L.Dropout(top, dropout_ratio=0.5, in_place=True)
-    top = mlpconv(n, 7, n["drop"], ("conv4-1024", 1024, 3), (1024, 1000), pad=1)
+    top = mlpconv(n, 7, n["drop"], ("conv4", 1024, 3, 0.05), (1024, 1000), pad=1)
     return B.ave_pool(n, "pool4", top, 6, 1)
 
 

@@ -62,8 +62,9 @@ WEIGHTS = {
     "vgg16": _vgg(16),
     "vgg19": _vgg(19),
     # SHA-1: as the readme of its gist states it.
+    # Its page stated a SHA-1 that the same author also states for another net (models/nin/readme.md).
     "nin": PublicWeights(
-        _file("nin_imagenet.caffemodel", "8e89c8fcd46e02780e16c867a5308e7bb7af0803", query="?dl=1"),
+        _file("nin_imagenet.caffemodel", query="?dl=1"),
         "https://gist.github.com/mavenlin/d802a5849de39225bcc6",
         ("https://www.dropbox.com/s/0cidxafrb2wuwxw/",),
     ),
