@@ -98,12 +98,15 @@ def for_use(name: str, net: caffe_pb2.NetParameter) -> caffe_pb2.NetParameter:
     return result
 
 
-def solver(net: str, **fields: Any) -> caffe_pb2.SolverParameter:
-    """The solver of models/<net>/, on the CPU unless told otherwise; snapshots go beside it."""
+def solver(
+    net: str, *, definition: str = "train_val.prototxt", prefix: str = "", **fields: Any
+) -> caffe_pb2.SolverParameter:
+    """The solver of models/<net>/, on the CPU unless told otherwise. prefix: of the snapshots' names, which
+    lie beside it otherwise."""
     param = caffe_pb2.SolverParameter()
     # The net is found beside the solver, from any folder.
-    prefix = f"models/{net}/{net}"
-    settings = dict(net="train_val.prototxt", **fields, snapshot_prefix=prefix, solver_mode="CPU")
+    prefix = prefix or f"models/{net}/{net}"
+    settings = dict(net=definition, **fields, snapshot_prefix=prefix, solver_mode="CPU")
     for field, value in settings.items():
         assign_proto(param, field, value)
     return param
