@@ -13,7 +13,7 @@ from google.protobuf import text_format
 
 import caffe
 import caffe.draw
-from caffe.errors import CopyError, NetError
+from caffe.errors import CopyError, NetError, ShapeError
 from caffe.proto import caffe_pb2
 
 LOSSES = """
@@ -71,6 +71,21 @@ def test_what_forward_and_backward_refuse() -> None:
     for words, call in cases.items():
         with pytest.raises(NetError, match=words):
             call()
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (6, 8), (6, 3)])
+def test_a_reshaped_parameter_is_no_other_layer(engine: str, shape: tuple[int, int]) -> None:
+    net = net_of()
+    before = net.forward(x=np.ones((4, 6)), label=np.zeros(4), blobs=["ip"])["ip"].copy()
+    net.params["ip"][0].reshape(*shape)
+    for run in (net.forward, net.reshape):
+        with pytest.raises(
+            ShapeError, match=rf"'ip' .*parameter 0 was reshaped to \({shape[0]}, {shape[1]}\)"
+        ):
+            run()
+    net.params["ip"][0].reshape(3, 6)
+    if shape != (6, 8):  # larger: in other memory, which begins with zeros
+        np.testing.assert_array_equal(net.forward(["ip"])["ip"], before)
 
 
 def test_nets_solvers_and_layers_are_not_copied() -> None:

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from . import context, kernels
 from .blob import Blob
+from .errors import ShapeError
 from .execution import ExecutionContext
 from .kernels import Kernel
 from .layer import Layer
@@ -30,6 +31,7 @@ class Step:
         "wanted",
         "losses",
         "_shapes",
+        "_params",
         "_always",
     )
 
@@ -40,6 +42,8 @@ class Step:
         self.kernel: Kernel = kernels.ReferenceKernel(layer)
         self._always = layer.reshape_every_pass
         self._shapes: list[tuple[Blob, tuple[int, ...]]] = []
+        # A layer of users may give its parameters other shapes later.
+        self._params = [] if layer.is_python else [(blob, blob.shape) for blob in layer.blobs]
 
     def prepare(self, run: ExecutionContext) -> None:
         """After the layer has shaped its tops: choose the kernel and let it prepare."""
@@ -47,9 +51,17 @@ class Step:
         if type(self.kernel) is not chosen:
             self.kernel = chosen(self.layer, self.propagate_down)
         self.kernel.reshape(run, self.bottom, self.top)
-        self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top))]
+        params = (blob for blob, _ in self._params)
+        self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top, *params))]
 
     def reshape(self, run: ExecutionContext) -> None:
+        for i, (blob, shape) in enumerate(self._params):
+            if blob.shape != shape:
+                raise self.layer.error(
+                    f"parameter {i} was reshaped to {blob.shape}, and the layer works with {shape}: reshape "
+                    "it back, or give the layer's definition the other sizes",
+                    ShapeError,
+                )
         self.layer.reshape(self.bottom, self.top)
         self.prepare(run)
 
