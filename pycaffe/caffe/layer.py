@@ -135,6 +135,12 @@ class Layer:
         """
         return {}
 
+    @property
+    def state_type(self) -> str:
+        """The layer type whose state save_state gives: a layer of that type, and of this name, can go on from
+        it in another net."""
+        return self.type
+
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what save_state gave (called for a non-empty state only, with `run.seed` restored)."""
 

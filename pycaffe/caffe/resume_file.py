@@ -99,7 +99,7 @@ def _net_state(net: Net, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str
                     f"layer '{layer.name}' ({layer.type}): save_state gives {key!r}, of type "
                     f"{type(value).__name__}; a state holds NumPy arrays of numbers, and what JSON can hold"
                 ) from error
-        layers.append({"index": i, "name": layer.name, "type": layer.type, "state": plain})
+        layers.append({"index": i, "name": layer.name, "type": layer.state_type, "state": plain})
     run = net.run
     return {
         "seed": list(run.seed),
@@ -190,7 +190,7 @@ class Resume:
 
 def _find(layers: Sequence[Any], entry: dict[str, Any]) -> Any:
     def fits(layer: Any) -> bool:
-        return layer.name == entry["name"] and layer.type == entry["type"]
+        return layer.name == entry["name"] and layer.state_type == entry["type"]
 
     index = entry["index"]
     if index < len(layers) and fits(layers[index]):

@@ -301,3 +301,44 @@ def test_options_that_a_source_has_not_are_refused() -> None:
     with pytest.raises(DataError, match="unknown data set 'dataset://digit/train'"):
         m.data("dataset://digit/train", 2)
     assert not m.layers
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", ["arrays", "items"])
+def test_ranks_share_the_rows(kind: str, shuffle: bool) -> None:
+    """As HDF5Data layers do: rank r of R takes rows r, r + R ... of one common order."""
+    numbers = np.arange(7.0)
+
+    def rows(batches: int) -> list[float]:
+        m = M.Model(seed=5)
+        source = numbers if kind == "arrays" else [*map(float, numbers)]
+        x = m.data(source if kind == "arrays" else Numbers(source), 3, shuffle=shuffle)
+        m.minimize({m.reduction(x): 1.0}, base_lr=0.0)
+        net, found = m.minimizer.solver.net, []
+        for _ in range(batches):
+            net.run_forward()
+            found += net.blobs["data"].data.tolist()
+        return found
+
+    whole = rows(8)
+    try:
+        caffe.set_solver_count(2)
+        for rank in (0, 1):
+            caffe.set_solver_rank(rank)
+            assert rows(4) == whole[rank::2]
+    finally:
+        caffe.set_solver_count(1)
+        caffe.set_solver_rank(0)
+
+
+class Numbers:
+    """A data set of numbers."""
+
+    def __init__(self, numbers: list[float]):
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, i: int) -> float:
+        return self.numbers[i]

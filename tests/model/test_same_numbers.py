@@ -98,6 +98,47 @@ def test_arrays_become_hdf5(shuffle: bool, rng: np.random.Generator) -> None:
     assert "HDF5Data" in Path("out/net.prototxt").read_text()
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_snapshots_of_arrays_and_of_their_files_go_on_in_each_other(
+    shuffle: bool, rng: np.random.Generator
+) -> None:
+    images, labels = rng.normal(size=(11, 4)).astype(np.float32), rng.integers(0, 3, 11)
+
+    def make() -> M.Model:
+        with M.Model("m", seed=8) as m:
+            x, y = m.data((images, labels), batch_size=4, shuffle=shuffle)
+            m.minimize(m.softmax_loss(m.fc(x, 3), y), "SGD", base_lr=0.1, momentum=0.9)
+        return m
+
+    whole = make()
+    whole.fit(9)
+    first = make()
+    first.fit(5, snapshot_prefix="ours")
+    first.save("net.prototxt", solver="solver.prototxt")
+    solver = caffe.get_solver("solver.prototxt")
+    solver.param.max_iter = 9
+    solver.solve("ours_iter_5.solverstate")
+    assert_same_parameters(whole, solver)
+    solver = caffe.get_solver("solver.prototxt")
+    solver.param.max_iter, solver.param.snapshot_prefix = 5, "theirs"
+    solver.solve()
+    other = make()
+    other.fit(9, resume="theirs_iter_5.solverstate")
+    for name, p in whole.parameters.items():
+        np.testing.assert_array_equal(p.data, other.parameters[name].data)
+
+
+def test_files_of_arrays_have_names_of_their_own(rng: np.random.Generator) -> None:
+    with M.Model("m", seed=8) as m:
+        with m.scope("a"):
+            x, y = m.data((rng.normal(size=(8, 4)), np.zeros(8)), 4, name="b")
+        z = m.data(rng.normal(size=(8, 4)), 4, name="a_b")
+        m.minimize(m.softmax_loss(m.fc(m.add(x, z), 3), y), base_lr=0.1)
+    m.fit(3)
+    m.save("net.prototxt", solver="solver.prototxt")
+    assert_same_parameters(m, trained("solver.prototxt", 3))
+
+
 def test_the_command_itself() -> None:
     m = digits()
     m.minimizer.param.snapshot_prefix = "line"

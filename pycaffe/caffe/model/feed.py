@@ -21,6 +21,7 @@ from ..blob import Blob
 from ..context import solver_count, solver_rank
 from ..errors import DataError, ForkError, LayerError
 from ..layer import Layer
+from ..layer_types._ranks import common_seed
 from ..prefetch import Batch, Places, Prefetcher
 from ..proto import caffe_pb2
 from ..random_streams import Stream
@@ -65,6 +66,14 @@ class FeedSource(ABC):
         self.names: list[str] = []  # of a batch's arrays, where batches are dicts
         _sources[self.key] = self
 
+    def state_at(self, position: int) -> dict[str, Any]:
+        """What a resume file keeps of a reader's position."""
+        return {"position": position}
+
+    def position_in(self, state: Mapping[str, Any]) -> int:
+        """The position that a resume file has kept."""
+        return state["position"]
+
     def arrays_of(self, batch: Any) -> Arrays:
         """A batch's arrays in the order of the first batch's, found by name where they have names."""
         names, arrays = named_arrays(batch)
@@ -76,7 +85,7 @@ class FeedSource(ABC):
 
     @abstractmethod
     def open(self, seed: tuple[int, ...], layer: Layer) -> Reader:
-        """A way through it, from the beginning."""
+        """A way through it, from the beginning. seed: of its order, the same on all ranks."""
 
 
 class Feed(Layer):
@@ -100,7 +109,7 @@ class Feed(Layer):
             )
         if len(self._source.shapes) != len(top):
             raise self._fault(f"the source gives {len(self._source.shapes)} arrays for {len(top)} tops")
-        self._reader = self._source.open(self.run.seed, self)
+        self._reader = self._source.open(common_seed(self.run.seed), self)
         for blob, shape in zip(top, self._source.shapes, strict=True):
             blob.reshape(shape)
 
@@ -128,14 +137,19 @@ class Feed(Layer):
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         """There is nothing below."""
 
+    @property
+    def state_type(self) -> str:
+        return "HDF5Data" if isinstance(self._source, ArraySource) else self.type
+
     def save_state(self) -> dict[str, Any]:
-        return {"position": self._reader.position}
+        assert self._source is not None
+        return self._source.state_at(self._reader.position)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._reader.close()
         assert self._source is not None
-        self._reader = self._source.open(self.run.seed, self)
-        self._reader.seek(state["position"])
+        self._reader = self._source.open(common_seed(self.run.seed), self)
+        self._reader.seek(self._source.position_in(state))
 
 
 class Order:
@@ -183,6 +197,15 @@ class ArraySource(FeedSource):
         self.entries = len(next(iter(self.arrays.values())))
         self.batches = max(1, self.entries // batch_size)
         self.shapes = [(batch_size, *a.shape[1:]) for a in self.arrays.values()]
+
+    # As an HDF5Data layer keeps its place in a file of these rows: either goes on where the other was.
+
+    def state_at(self, position: int) -> dict[str, Any]:
+        epoch, row = divmod(position, self.entries or 1)
+        return {"epoch": epoch, "slot": 0, "row": row, "wait": 0}
+
+    def position_in(self, state: Mapping[str, Any]) -> int:
+        return state["epoch"] * (self.entries or 1) + state["row"] + state["wait"]
 
     def open(self, seed: tuple[int, ...], layer: Layer) -> Reader:
         return _ArrayReader(self, Order(self.entries or 0, self.shuffle, seed, layer.name), _ranks(layer))

@@ -73,6 +73,7 @@ def _recipe(model: Model, definition: caffe_pb2.NetParameter, net: str) -> caffe
 
 def _write_arrays(model: Model, definition: caffe_pb2.NetParameter, beside: str) -> None:
     """Put HDF5Data layers in place of feeds of arrays, and write their files."""
+    written: set[Path] = set()
     for layer in definition.layer:
         if layer.type != "Python" or layer.python_param.module != "caffe.model.feed":
             continue
@@ -84,7 +85,12 @@ def _write_arrays(model: Model, definition: caffe_pb2.NetParameter, beside: str)
             )
         phase = "_test" if any(rule.phase == caffe_pb2.TEST for rule in layer.include) else ""
         stem = Path(beside).with_suffix("")
-        file = stem.with_name(f"{stem.name}_{layer.name.replace('/', '_')}{phase}.h5")
+        name = f"{stem.name}_{layer.name.replace('/', '_')}{phase}"
+        file, number = stem.with_name(f"{name}.h5"), 1
+        while file in written:
+            number += 1
+            file = stem.with_name(f"{name}{number}.h5")
+        written.add(file)
         _write_hdf5(file, dict(zip(layer.top, source.arrays.values(), strict=True)))
         listed = file.with_suffix(".txt")
         with atomic_write(str(listed)) as out:
