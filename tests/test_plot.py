@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -69,6 +70,21 @@ def test_a_notebook_sees_it_grow(solver: caffe.Solver, monkeypatch: pytest.Monke
     assert shown == [1, 3, 5]
     curve.update()
     assert shown[-1] == 5
+
+
+@pytest.mark.parametrize("shell", [None, SimpleNamespace(), SimpleNamespace(kernel="a notebook's")])
+def test_only_a_notebook_shows_it(
+    solver: caffe.Solver, monkeypatch: pytest.MonkeyPatch, shell: SimpleNamespace | None
+) -> None:
+    """IPython in a terminal has no kernel."""
+    shown: list[object] = []
+    ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    display.display = lambda value, display_id: shown.append(value)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    curve = caffe.plot.LossCurve(solver)
+    assert shown == ([curve] if hasattr(shell, "kernel") else [])
 
 
 LOG = TrainingLog(

@@ -84,13 +84,15 @@ class LossCurve:
 
 
 def _notebook_display(value: Any) -> Any:
-    """IPython's handle of what it shows, or None where there is no notebook."""
+    """IPython's handle of what it shows, or None where no notebook can: a terminal would write a line for
+    each picture."""
     try:
         from IPython import get_ipython  # type: ignore[import-not-found]
         from IPython.display import display  # type: ignore[import-not-found]
     except ImportError:
         return None
-    return display(value, display_id=True) if get_ipython() is not None else None
+    kernel = getattr(get_ipython(), "kernel", None)
+    return display(value, display_id=True) if kernel is not None else None
 
 
 def plot_logs(
