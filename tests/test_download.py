@@ -80,6 +80,8 @@ def test_a_damaged_file_that_is_there_is_replaced(server: FileServer, tmp_path: 
         (file_server.redirect("/bad/data.gz"), "redirect error that would lead to an infinite loop"),
         (file_server.redirect("/nowhere"), "HTTP status 404"),
         (file_server.redirect("file:///etc/passwd"), "'file:///etc/passwd' is not allowed"),
+        (file_server.redirect("http://[bad/"), "it redirects to what is no URL (Invalid IPv6 URL)"),
+        (file_server.redirect("http://b\xfcd/"), "it redirects to what is no URL ("),
         (lambda request: request.wfile.write(b"nonsense\r\n\r\n"), "nonsense"),
         (lambda request: None, "Remote end closed connection without response"),
         (lambda request: request.server.stop.wait(30), "no answer for 0.2 s"),

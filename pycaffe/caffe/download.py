@@ -188,6 +188,8 @@ def _request(url: str, start: int, stall: float) -> http.client.HTTPResponse:
         raise _Unusable(f"no answer for {stall:g} s") from None
     except (OSError, http.client.HTTPException) as error:
         raise _Unusable(str(error) or type(error).__name__) from None
+    except ValueError as error:
+        raise _Unusable(f"it redirects to what is no URL ({error})") from None
 
 
 def _copy(
