@@ -143,6 +143,28 @@ def test_a_batch_that_is_held_stays_as_it_is(source: tuple[str, str]) -> None:
     reader.close()
 
 
+def test_peeking_takes_nothing(source: tuple[str, str]) -> None:
+    reader = DataReader(*source, 2, fill, prefetch=2)
+    assert reader.peek() is None  # nothing has been asked for
+    for i in range(5):
+        batch = reader.next_batch()
+        assert batch.labels.tolist() == stream(2 * i, 1, 2)
+        reader.release(batch)
+        for _ in range(1000):
+            ahead = reader.peek()
+            if ahead is not None:
+                break
+            time.sleep(0.01)
+        assert ahead is not None and ahead is reader.peek()
+        assert reader.position == 2 * i + 2
+    assert reader.next_batch() is ahead
+    reader.seek(3)
+    assert reader.peek() is None
+    reader.close()
+    with pytest.raises(DataError, match="closed"):
+        reader.peek()
+
+
 def test_memory_is_bounded_by_prefetch(source: tuple[str, str]) -> None:
     batches = set()
 

@@ -171,6 +171,11 @@ class Prefetcher:
         self._position = batch.position
         return batch
 
+    def peek(self) -> Batch | None:
+        """The batch that next_batch() will give, if it is ready: to be read only. Does not wait."""
+        self.check()
+        return self._shared.peek() if self._workers else None  # before the first batch, or after a seek
+
     def release(self, batch: Batch) -> None:
         """Let the memory of a batch be used for another one. (After a seek, it is merely dropped.)"""
         self._shared.check_process()
@@ -243,6 +248,11 @@ class _Shared:
             self._given += 1
             self._lent.add(batch)
             return batch
+
+    def peek(self) -> Batch | None:
+        with self.changed:
+            batch = self._ready.get(self._given)
+            return batch if isinstance(batch, Batch) else None
 
     def release(self, batch: Batch) -> None:
         with self.changed:

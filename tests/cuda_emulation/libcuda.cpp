@@ -77,8 +77,10 @@ static Result outside(const char* function, Pointer p, size_t size) {
     return complain(INVALID, "%s: [0x%llx, +%zu) is not inside a live allocation", function, p, size);
 }
 
+// With EMULATED_CUDA_STICKY a kernel that fails leaves the context broken, as on a GPU.
+static Result broken = OK;
 static std::vector<Handle> contexts;
-#define NEED_CONTEXT if (contexts.empty()) return INVALID_CONTEXT
+#define NEED_CONTEXT if (contexts.empty() || broken) return broken ? broken : INVALID_CONTEXT
 
 API Result cuMemAlloc_v2(Pointer* p, size_t size) {
     NEED_CONTEXT;
@@ -111,6 +113,7 @@ static Result carry_out(Handle stream, size_t end) {
 }
 
 API Result cuMemFree_v2(Pointer p) {
+    if (broken) return broken;
     auto found = live.find(p);
     if (found == live.end()) return outside("cuMemFree", p, 0);
     for (auto& each : queues)
@@ -220,7 +223,7 @@ API Result cuDevicePrimaryCtxRetain(Handle* context, int device) {
 API Result cuDevicePrimaryCtxRelease_v2(int) { return OK; }
 API Result cuCtxPushCurrent_v2(Handle context) { contexts.push_back(context); return OK; }
 API Result cuCtxPopCurrent_v2(Handle* context) {
-    NEED_CONTEXT;
+    if (contexts.empty()) return INVALID_CONTEXT;
     if (context) *context = contexts.back();
     contexts.pop_back();
     return OK;
@@ -237,17 +240,18 @@ API Result cuCtxGetApiVersion(Handle, unsigned* version) { *version = 13000; ret
 API Result cuCtxDetach(Handle) { return OK; }
 API Result cuStreamCreate(Handle* stream, unsigned) { NEED_CONTEXT; static intptr_t next = 0x5000; *stream = (Handle)next++; return OK; }
 API Result cuStreamDestroy_v2(Handle) { return OK; }
-API Result cuStreamSynchronize(Handle stream) { return carry_out(stream, queues[stream].copies.size()); }
+API Result cuStreamSynchronize(Handle stream) { NEED_CONTEXT; return carry_out(stream, queues[stream].copies.size()); }
 API Result cuStreamQuery(Handle) { return OK; }
 
 // copies: how many had been asked for on the stream when the event was recorded.
 struct Event { timespec time; Handle stream; size_t copies; };
-static Result wait_for(Handle handle) { Event* event = (Event*)handle; return carry_out(event->stream, event->copies); }
+static Result wait_for(Handle handle) { NEED_CONTEXT; Event* event = (Event*)handle; return carry_out(event->stream, event->copies); }
 
 API Result cuStreamWaitEvent(Handle, Handle event, unsigned) { return wait_for(event); }
 API Result cuEventCreate(Handle* event, unsigned) { NEED_CONTEXT; *event = new Event(); return OK; }
 API Result cuEventDestroy_v2(Handle event) { delete (Event*)event; return OK; }
 API Result cuEventRecord(Handle handle, Handle stream) {
+    NEED_CONTEXT;
     Event* event = (Event*)handle;
     event->stream = stream;
     event->copies = queues[stream].copies.size();
@@ -518,6 +522,7 @@ API Result cuLaunchKernel(Handle handle, unsigned gx, unsigned gy, unsigned gz, 
     launches++;
     Result result = run_grid(function->kernel, values.data(), {gx, gy, gz}, {bx, by, bz}, shared);
     if (result) {
+        if (getenv("EMULATED_CUDA_STICKY")) broken = result;
         char text[sizeof complaint];
         snprintf(text, sizeof text, "%s", complaint);
         return complain(result, "%.100s: %.390s", name, text);

@@ -12,7 +12,7 @@ import numpy as np
 from ..blob import Blob
 from ..errors import DataError
 from ..layer import Layer
-from ..prefetch import Prefetcher
+from ..prefetch import Batch, Prefetcher
 from ..random_streams import Stream
 from ._ranks import common_seed, share
 
@@ -68,6 +68,14 @@ class PrefetchingLayer(Layer):
             top[1].reshape(self._shape[0])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        batch = self.take(bottom, top)
+        batch.give_data(top[0].data_mem)
+        if len(top) > 1:
+            np.copyto(top[1].overwrite_cpu_data(), batch.labels)
+        self.give_back(batch)
+
+    def take(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Batch:
+        """The next batch, whose shapes the tops have now. It stays as it is until it is given back."""
         try:
             batch = self._reader.next_batch()
         except DataError as error:
@@ -79,10 +87,14 @@ class PrefetchingLayer(Layer):
         if batch.data.shape != self._shape:
             self._shape = batch.data.shape
             self.reshape(bottom, top)
-        batch.give_data(top[0].data_mem)
-        if len(top) > 1:
-            np.copyto(top[1].overwrite_cpu_data(), batch.labels)
+        return batch
+
+    def give_back(self, batch: Batch) -> None:
         self._reader.release(batch)
+
+    def peek(self) -> Batch | None:
+        """The batch that take() will give next, if it is ready: not to be changed, and not taken."""
+        return self._reader.peek()
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
         """There is nothing below."""

@@ -67,6 +67,39 @@ def test_an_uncaught_exception_ends_the_process_as_usual() -> None:
     assert "ValueError: mine" in done.stderr and "PyCUDA" not in done.stderr
 
 
+def test_a_kernel_that_fails_is_told_and_the_process_ends_as_usual() -> None:
+    """Everything after it fails, too: what is freed on the way out, and what the process does next."""
+    code = """
+forward()
+net = caffe.Net(param, caffe.TEST)
+net.blobs["x"].data[...] = 1
+net.forward()
+from caffe.engines.cuda import base, compiler, place
+address = place.write(caffe.synced_mem.SyncedMem(100))
+try:
+    base.arithmetic().fill.elements(1 << 20, address, 1.0)
+except caffe.CaffeError as error:
+    print(error)
+for again in (
+    lambda: place.copy(address, address + 4, 1), lambda: place.clear(address, 1), forward, net.forward,
+    lambda: base.upload(np.ones(3, np.float32)), lambda: place.Buffer(1 << 20)
+):
+    try:
+        again()
+        print("went on")
+    except caffe.CaffeError as error:
+        print("EngineError", error)
+forward()
+"""
+    done = support.run_python(NET + code, EMULATED_CUDA_STICKY="1")
+    said = done.stdout.splitlines()
+    assert said[0].startswith("GPU: kernel math.fill failed: ") and "compute-sanitizer" in said[0]
+    assert [line.split()[0] for line in said[1:]] == ["EngineError"] * 6, done.stdout
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("EngineError: GPU: ") == 1 and "PyCUDA ERROR" not in done.stderr, done.stderr
+    assert "ignored" not in done.stderr
+
+
 def test_nets_alive_at_the_end_disturb_nobody() -> None:
     code = """
 net = caffe.Net(param, caffe.TEST)

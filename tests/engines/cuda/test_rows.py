@@ -12,7 +12,7 @@ from conftest import use_gpu
 from engines.cuda import support
 from golden_vectors import Case
 
-# Python layers and data layers are the host's by nature.
+# Python layers are the host's by nature; of data layers those that read ahead send their batches themselves.
 ON_GPU = """AbsVal Accuracy BNLL BatchNorm BatchReindex Bias Clip Concat ContrastiveLoss Convolution Crop
 Deconvolution Dropout ELU Eltwise Embed EuclideanLoss Exp Filter Flatten Im2col InnerProduct LRN LSTM LSTMUnit
 Log MVN PReLU Pooling Power RNN ReLU Reduction Reshape SPP Scale Sigmoid SigmoidCrossEntropyLoss Silence Slice
@@ -29,7 +29,7 @@ def test_all_types_have_rows() -> None:
     assert kernels.engine_ready("cuda")
     rows = {layer_type for layer_type, engine in kernels._kernels if engine == "cuda"}
     solvers = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"}
-    assert rows == {*ON_GPU, *solvers}
+    assert rows == {*ON_GPU, *solvers, "Data", "ImageData", "WindowData"}
 
 
 @pytest.mark.parametrize("case", [c for c in golden.cases("layers") if c.path.parent.name in ON_GPU], ids=str)

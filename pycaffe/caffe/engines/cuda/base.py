@@ -80,7 +80,8 @@ def upload(values: np.ndarray) -> Buffer:
     """A small array of 32-bit numbers on the device."""
     buffer = Buffer(4 * max(values.size, 1))
     if values.size:
-        driver.device().driver.memcpy_htod(buffer.address, np.ascontiguousarray(values))
+        copy = driver.device().driver.memcpy_htod
+        driver.perform("copying to the GPU", copy, buffer.address, np.ascontiguousarray(values))
     return buffer
 
 

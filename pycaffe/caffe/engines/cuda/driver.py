@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ... import context
@@ -121,8 +122,8 @@ class _Pushed:
 class Device:
     """The GPU of this process. Raises EngineError when there is none of that number.
 
-    stream: all that the engine does runs on it, in order. capability: (major, minor). processors: its number
-    of multiprocessors.
+    stream: all that the engine does runs on it, in order, but for `uploads`: copies of batches to come.
+    capability: (major, minor). processors: its number of multiprocessors.
     """
 
     def __init__(self, ordinal: int):
@@ -144,9 +145,9 @@ class Device:
                 "memory full? "
                 "(`nvidia-smi`)"
             ) from error
-        self._local = threading.local()
+        self._local, self._over = threading.local(), False
         self.enter()
-        self.stream = driver.Stream()
+        self.stream, self.uploads = driver.Stream(), driver.Stream()
         atexit.register(self._leave)
 
     def enter(self) -> None:
@@ -156,9 +157,18 @@ class Device:
 
     def _leave(self) -> None:
         """At exit, in the main thread; also after an uncaught exception."""
+        try:
+            self.uploads.synchronize()
+        except self.driver.Error as error:  # of a kernel's failure, which has been raised before
+            log.debug("at exit: %s", error)
+        self._over = True
         pushed = getattr(self._local, "pushed", None)
         if pushed is not None:
             pushed.__del__()
+
+    def usable(self) -> bool:
+        """False at exit, and in a forked child."""
+        return not self._over and not _forked
 
     def memory(self) -> tuple[int, int]:
         """(free, total) bytes."""
@@ -167,10 +177,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until all that was asked of the device is done. Raises EngineError when some of it failed."""
-        try:
-            self.stream.synchronize()
-        except self.driver.Error as error:
-            raise failure("waiting for the GPU", error) from error
+        perform("waiting for the GPU", self.stream.synchronize)
 
 
 def device() -> Device:
@@ -202,6 +209,14 @@ def check_device() -> None:
             "late: call it before "
             "the first net is built, or use one process per GPU"
         )
+
+
+def perform(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the driver's function returns. what: the operation, in words. Raises EngineError when it fails."""
+    try:
+        return function(*arguments)
+    except _driver.Error as error:
+        raise failure(what, error) from error
 
 
 def failure(what: str, error: Exception) -> EngineError:

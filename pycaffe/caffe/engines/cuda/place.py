@@ -1,8 +1,8 @@
 """Where the GPU's arrays live: device memory in C order, from a pool; and the copies to and from the host.
 
-A layout is the number of elements. All copies and kernels run on one stream, so that memory which one kernel
-has done with may be given to the next at once. Host arrays that are copied again and again are pinned, which
-doubles the speed of a copy.
+A layout is the number of elements. Copies and kernels run on one stream, so that memory which one kernel has
+done with may be given to the next at once; but for batches that are sent ahead (Upload). Host arrays that are
+copied again and again are pinned, which doubles the speed of a copy.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import threading
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,12 @@ class Pool:
                 self.kept -= size
                 return waiting.pop(), size
         device = driver.device()
+        what = f"allocating {memory_text(size)}"
         try:
-            return device.driver.mem_alloc(size), size
-        except device.driver.MemoryError:
+            return driver.perform(what, device.driver.mem_alloc, size), size
+        except EngineError as error:
+            if not isinstance(error.__cause__, device.driver.MemoryError):
+                raise
             self.release()
         try:
             return device.driver.mem_alloc(size), size
@@ -118,13 +122,10 @@ class CudaPlace:
         if layout == 0:
             return
         device = driver.device()
-        self._count("to_device", host.nbytes)
-        self._pin(host)
-        try:
-            # Pageable or pinned, the call returns only when the host's array may be written again.
-            device.driver.memcpy_htod(buffer.address, host)
-        except device.driver.Error as error:
-            raise driver.failure(f"copying {memory_text(host.nbytes)} to the GPU", error) from error
+        self.sent(host)
+        what = f"copying {memory_text(host.nbytes)} to the GPU"
+        # Pageable or pinned, the call returns only when the host's array may be written again.
+        driver.perform(what, device.driver.memcpy_htod, buffer.address, host)
 
     def to_host(self, buffer: Buffer, layout: int, host: np.ndarray) -> None:
         if layout == 0:
@@ -132,15 +133,18 @@ class CudaPlace:
         device = driver.device()
         self._count("to_host", host.nbytes)
         self._pin(host)
-        try:
-            device.stream.synchronize()
-            device.driver.memcpy_dtoh(host, buffer.address)
-        except device.driver.Error as error:
-            raise driver.failure(f"copying {memory_text(host.nbytes)} from the GPU", error) from error
+        device.synchronize()
+        what = f"copying {memory_text(host.nbytes)} from the GPU"
+        driver.perform(what, device.driver.memcpy_dtoh, host, buffer.address)
 
     def convert(self, source: Buffer, source_layout: int, target: Buffer, target_layout: int) -> bool:
         """Never called: an array has one size, and so one layout."""
         return False
+
+    def sent(self, host: np.ndarray) -> None:
+        """To be called before an array is copied to the device: counts it, and pins what comes again."""
+        self._count("to_device", host.nbytes)
+        self._pin(host)
 
     def _count(self, what: str, nbytes: int) -> None:
         self.counts[what] += 1
@@ -185,6 +189,42 @@ class _Pin:
 PLACE = CudaPlace()
 
 
+class Upload:
+    """Arrays of the host on their way to the device, on a stream of their own, while kernels run.
+
+    Until `give` the arrays must stay as they are. An upload may be dropped at any time.
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray]):
+        device = driver.device()
+        self._device, self._arrays, self._under_way = device, arrays, True
+        self._buffers = [Buffer(array.nbytes) for array in arrays]
+        self._done, before = device.driver.Event(), device.driver.Event()
+        before.record(device.stream)  # what has used the memory until now
+        device.uploads.wait_for_event(before)
+        for array, buffer in zip(arrays, self._buffers, strict=True):
+            PLACE.sent(array)
+            arguments = (buffer.address, array, device.uploads)
+            what = f"copying {memory_text(array.nbytes)} to the GPU"
+            driver.perform(what, device.driver.memcpy_htod_async, *arguments)
+        self._done.record(device.uploads)
+
+    def give(self, mems: Sequence[SyncedMem]) -> None:
+        """Make the arrays the values of mems, which have their sizes. Returns when the arrays may change."""
+        self._device.stream.wait_for_event(self._done)
+        driver.perform("waiting for a copy to the GPU", self._done.synchronize)
+        self._under_way = False
+        for mem, buffer in zip(mems, self._buffers, strict=True):
+            mem.write_in(PLACE, mem.size)
+            mem.exchange_in(PLACE, mem.size, buffer)
+
+    def __del__(self) -> None:
+        # Neither the arrays' memory nor the buffers' may get other users before the copies are done.
+        if getattr(self, "_under_way", False) and self._device.usable():
+            self._device.enter()
+            self._device.uploads.synchronize()
+
+
 # -- what kernels ask for: addresses
 # ------------------------------------------------------------------------------------
 
@@ -227,11 +267,12 @@ def clear(address: int, count: int) -> None:
     """count floats become 0."""
     if count:
         device = driver.device()
-        device.driver.memset_d32_async(address, 0, count, device.stream)
+        driver.perform("a memset", device.driver.memset_d32_async, address, 0, count, device.stream)
 
 
 def copy(source: int, target: int, count: int) -> None:
     """count floats from one place on the device to another."""
     if count and source != target:
         device = driver.device()
-        device.driver.memcpy_dtod_async(target, source, 4 * count, device.stream)
+        arguments = (target, source, 4 * count, device.stream)
+        driver.perform("a copy on the GPU", device.driver.memcpy_dtod_async, *arguments)

@@ -2,6 +2,7 @@
 
 from . import affine as affine
 from . import convolution as convolution
+from . import data as data
 from . import dropout as dropout
 from . import eltwise as eltwise
 from . import inner_product as inner_product
