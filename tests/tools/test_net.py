@@ -29,6 +29,13 @@ def test_summary(cli):
     ]
 
 
+@pytest.mark.parametrize("words", [["summary", DEPLOY], ["draw", DEPLOY, "net.svg"]])
+def test_a_look_at_a_net_writes_no_log(start, words):
+    """No engine is loaded for it, which would say so."""
+    out, err = start("net", *map(str, words)).communicate(timeout=60)
+    assert out and not err
+
+
 def test_summary_as_json(cli):
     rows = json.loads(cli("net", "summary", "-json", DEPLOY).out)
     assert rows[1]["name"] == "conv1"

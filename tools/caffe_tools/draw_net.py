@@ -13,7 +13,7 @@ from caffe.proto.caffe_pb2 import NetParameter
 from caffe.proto_text import read_net
 from caffe.upgrade_proto import upgrade_net
 
-from .quiet import quiet_net
+from .quiet import shapes_only
 
 log = logging.getLogger("caffe.tools")
 
@@ -62,7 +62,7 @@ def _made(definition: NetParameter, path: str, phase: int | None) -> Net | NetPa
     if phase is None and rules:
         return definition
     try:
-        with quiet_net():
+        with shapes_only():
             return Net(definition, TEST if phase is None else phase, source=path)
     except CaffeError as error:
         log.warning("drawn without shapes: %s", error)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from caffe import context, models
+from caffe import models
 from caffe.download import RemoteFile, checksum, download, matches, stated_size
 from caffe.errors import DataError, closest
-from caffe.kernels import REFERENCE
 from caffe.net import Net
 from caffe.net_summary import table
 from caffe.proto import caffe_pb2
 
 from .download_bar import download_bar
 from .public_models import WEIGHTS, PublicWeights
-from .quiet import quiet_net
+from .quiet import shapes_only
 
 log = logging.getLogger("caffe.tools")
 
@@ -40,7 +37,7 @@ def list_models() -> None:
     """The reference models, with parameters and multiply-adds for one item."""
     rows = []
     for name in models.list():
-        with _shapes_only():
+        with shapes_only():
             summary = models.summary(name)
         weights = "weights" if name in WEIGHTS else ""
         rows.append((name, f"{summary.parameters:,}", f"{summary.multiply_adds:,}", weights))
@@ -52,18 +49,10 @@ def list_models() -> None:
 def show(name: str) -> None:
     """The layers of a model for use: shapes, parameters, multiply-adds of its batch. NAME: one that
     `caffe model list` shows."""
-    with _shapes_only():
+    with shapes_only():
         net = Net(str(models.path(name, "deploy.prototxt")), phase=caffe_pb2.TEST)
     _print(table(net), "<<<<>>")
     click.echo(f"\n{models.summary(net)}")
-
-
-@contextlib.contextmanager
-def _shapes_only() -> Iterator[None]:
-    """While entered, nets are built without logging and with NumPy's code alone: an engine would prepare
-    itself for shapes that are only looked at."""
-    with quiet_net(), context.using(engine=REFERENCE):
-        yield
 
 
 def _print(rows: list[tuple[str, ...]], align: str) -> None:

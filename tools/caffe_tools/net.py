@@ -12,7 +12,7 @@ from caffe.net_diff import differences, read_net_file
 from caffe.net_summary import summarize, table
 
 from . import draw_net
-from .quiet import quiet_net
+from .quiet import shapes_only
 
 _PHASES = {"TRAIN": TRAIN, "TEST": TEST}
 
@@ -34,7 +34,7 @@ command.add_command(draw_net.command, "draw")
 def summary(model: str, phase: str, as_json: bool) -> None:
     """Print, for each layer of the prototxt MODEL, its tops and their shapes, its parameters and the
     multiply-adds of a forward pass over one batch."""
-    with quiet_net():
+    with shapes_only():
         net = Net(model, _PHASES[phase])
     if as_json:
         click.echo(json.dumps([asdict(row) for row in summarize(net)], indent=1))
