@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from cuda_emulation import build
 from engines.cuda import support
 
 READY = """
@@ -43,6 +46,22 @@ def test_reason_and_cure(environment: dict[str, str], said: str) -> None:
     done = support.run_python(READY, **environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("False") and said in done.stdout
+
+
+def test_libraries_that_pip_has_brought_are_found(tmp_path: Path) -> None:
+    """Where their folder is not among those that the system looks into."""
+    if not build.built():
+        pytest.skip("the emulated GPU is not built: python tests/cuda_emulation/build.py")
+    system, packages = tmp_path / "system", tmp_path / "packages"
+    for library in (build.cache() / "lib").iterdir():
+        stem = library.name.removeprefix("lib").split(".")[0]
+        folder = system if stem == "cuda" else packages / "nvidia" / stem / "lib"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / library.name).symlink_to(library)
+    code = f"import sys; sys.path.append({str(packages)!r})" + NET
+    code += "print(forward(), caffe.kernels.engine_ready('cudnn'), caffe.has_nccl())"
+    done = support.run_python(code, LD_LIBRARY_PATH=str(system))
+    assert done.stdout == "[1.0, 2.0, 3.0, 4.0] True True\n", done.stderr
 
 
 def test_import_caffe_loads_no_pycuda() -> None:

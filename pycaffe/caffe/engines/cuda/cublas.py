@@ -10,6 +10,8 @@ import ctypes
 import ctypes.util
 import logging
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from ...errors import EngineError
@@ -35,8 +37,10 @@ def wants_tf32() -> bool:
 
 
 def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.CDLL:
-    """lib<name>.so of the first version found. Raises EngineError with what was tried and the cure."""
+    """lib<name>.so of the first version found: where the system looks, or among pip's packages of NVIDIA.
+    Raises EngineError with what was tried and the cure."""
     names = [f"lib{name}.so.{version}" for version in versions] + [ctypes.util.find_library(name) or ""]
+    names += _from_packages(name, versions)
     tried = []
     for candidate in filter(None, names):
         try:
@@ -46,8 +50,15 @@ def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.C
     toolkit = "install the CUDA toolkit, or " if name == "cublas" else ""
     raise EngineError(
         f"lib{name}, which the GPU engine uses, is not found ({'; '.join(tried)}): {toolkit}pip install "
-        f"{package} and put its lib folder into LD_LIBRARY_PATH"
+        f"{package}, or put the folder where it is into LD_LIBRARY_PATH"
     )
+
+
+def _from_packages(name: str, versions: tuple[int, ...]) -> list[str]:
+    """Paths of the library in packages like nvidia-cublas, which bring nvidia/<any>/lib."""
+    patterns = [f"nvidia/*/lib/lib{name}.so.{version}" for version in versions]
+    folders = [Path(folder) for folder in sys.path if folder]
+    return [str(path) for pattern in patterns for folder in folders for path in sorted(folder.glob(pattern))]
 
 
 class Cublas:
