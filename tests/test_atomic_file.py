@@ -90,6 +90,16 @@ def test_a_device_is_written_not_replaced() -> None:
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
 
 
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="no names of open files here")
+def test_a_pipe_under_a_name_is_written() -> None:
+    """As a shell's /dev/stdout before a |, and its >(command)."""
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as reader:
+        with os.fdopen(write, "wb"), atomic_write(f"/dev/fd/{write}") as file:
+            file.write(b"anything")
+        assert reader.read() == b"anything"
+
+
 def test_a_name_as_long_as_may_be() -> None:
     name = "n" * 255
     with atomic_write(name) as file:

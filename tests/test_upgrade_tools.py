@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import click
@@ -93,6 +95,34 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     result = run(BINARY, PROTO / "current.in.bin", tmp_path)
     assert isinstance(result.exception, ProtoError)
     assert str(tmp_path) in str(result.exception)
+
+
+@pytest.mark.parametrize("command", [NET, BINARY, SOLVER])
+def test_empty_file(command: click.Command, tmp_path: Path) -> None:
+    (tmp_path / "nothing").touch()
+    result = run(command, tmp_path / "nothing", tmp_path / "out")
+    assert isinstance(result.exception, ProtoError)
+    assert "nothing: the file is empty" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_may_take_its_own_place_and_stays_if_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "net.caffemodel"
+    before = (PROTO / "model_v1.caffemodel").read_bytes()
+    place.write_bytes(before)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        result = run(BINARY, place, place)
+    assert "net.caffemodel: cannot be written: No space left on device" in str(result.exception)
+    assert place.read_bytes() == before
+    assert run(BINARY, place, place).exception is None
+    assert parsed(place, pb.NetParameter) == parsed(PROTO / "model_v1.upgraded.caffemodel", pb.NetParameter)
 
 
 def test_truncated_binary(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def temporary_names(*paths: str | Path) -> Iterator[tuple[Path, ...]]:
     name before is removed first, and whoever is killed in between leaves no commit, never a mixture.
     A path that is no regular file (a pipe, /dev/null) is written directly.
     """
-    targets = [Path(os.path.realpath(os.fsdecode(path))) for path in paths]
+    targets = [_target(Path(os.fsdecode(path))) for path in paths]
     staged = {t: _temporary(t) for t in targets if t.is_file() or not t.exists()}
     _writing.update(staged.values())
     try:
@@ -100,6 +100,12 @@ def _alive(pid: int) -> bool:
 
 def _host() -> str:
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+def _target(path: Path) -> Path:
+    """The file itself where the path is a link to one. Of /dev/stdout, a link to a pipe, only the link can be
+    opened."""
+    return Path(os.path.realpath(path)) if path.is_file() or not path.exists() else path
 
 
 def _temporary(target: Path) -> Path:
