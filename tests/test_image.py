@@ -242,6 +242,73 @@ def test_a_lossless_webp_tells_its_size() -> None:
     assert claimed_pixels(data.tobytes()) == 30 * 41
 
 
+def test_a_bitmap_of_os2_is_read() -> None:
+    """Its header holds sizes of 16 bits."""
+    rows = bytes(range(1, 25))
+    head = struct.pack("<2sIHHI", b"BM", 26 + len(rows), 0, 0, 26) + struct.pack("<IHHHH", 12, 4, 2, 1, 24)
+    assert claimed_pixels(head) == 8
+    # From the bottom row upwards.
+    wanted = np.frombuffer(rows, np.uint8).reshape(2, 4, 3)[::-1]
+    np.testing.assert_array_equal(decode(head + rows), wanted)
+
+
+SIDE = 30_000
+HUGE = {
+    "ppm": b"P6 %d %d 255\n" % (SIDE, SIDE),
+    "pfm": b"PF\n%d %d\n-1.0\n" % (SIDE, SIDE),
+    "hdr": b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n-Y %d +X %d\n" % (SIDE, SIDE),
+    # Its directory: width, height, bits, compression, kind, where strips are, channels, rows a strip, sizes.
+    "tiff": struct.pack("<2sHIH", b"II", 42, 8, 9)
+    + b"".join(
+        struct.pack("<HHII", tag, 4, 1, value)
+        for tag, value in [
+            (256, SIDE),
+            (257, SIDE),
+            (258, 8),
+            (259, 1),
+            (262, 2),
+            (273, 8),
+            (277, 3),
+            (278, SIDE),
+            (279, 50),
+        ]
+    )
+    + bytes(100),
+}
+
+
+def decode_huge(kind: str) -> tuple[str, int]:
+    """What is said about it, and by how many bytes the process grew."""
+    resource = pytest.importorskip("resource")
+    decode(file(np.zeros((4, 4, 3), np.uint8)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError) as caught:
+        decode(HUGE[kind] + bytes(100))
+    return str(caught.value), 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_header_that_promises_too_much_costs_no_memory(kind: str) -> None:
+    call = f"from test_image import decode_huge; print(*decode_huge({kind!r}), sep='|')"
+    run = subprocess.run(
+        [sys.executable, "-c", call], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+    )
+    words, grown = run.stdout.strip().split("|")
+    assert "no image to OpenCV, or a damaged one" in words or "cannot decode" in words
+    assert int(grown) < 1 << 26
+
+
+def test_a_jpeg_2000_that_promises_too_much() -> None:
+    """OpenJPEG would take minutes for it."""
+    data = bytearray(file(np.zeros((64, 80, 3), np.uint8), "jp2"))
+    assert claimed_pixels(data) == 64 * 80
+    at = data.index(b"\xff\x4f\xff\x51")
+    struct.pack_into(">II", data, at + 8, SIDE, SIDE)
+    for damaged in (data, data[at:]):  # in its boxes, and alone
+        with pytest.raises(DataError, match="bytes claim to be 900,000,000 pixels"):
+            decode(bytes(damaged))
+
+
 def test_a_blank_image_is_no_broken_promise() -> None:
     """A thousand pixels and more for each byte are possible."""
     data = file(np.zeros((7000, 7000), np.uint8))

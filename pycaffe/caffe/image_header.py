@@ -12,13 +12,14 @@ import struct
 _ALWAYS, _PER_BYTE = 1 << 25, 8256
 
 _PNG = b"\x89PNG"
+_JP2, _CODESTREAM = b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"
 
 # JPEG's markers of frames, which hold the size: C0 to CF but for DHT, JPG and DAC.
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 
 def broken_promise(data: bytes | memoryview) -> str:
-    """What a JPEG, PNG, GIF, BMP or WebP promises and cannot hold, or ""."""
+    """What an image file promises and cannot hold, or ""."""
     pixels = claimed_pixels(data)
     if pixels > max(_ALWAYS, _PER_BYTE * len(data)):
         return f"its {len(data)} bytes claim to be {pixels:,} pixels"
@@ -39,7 +40,10 @@ def _png_chunks_fit(data: bytes | memoryview) -> bool:
 
 
 def claimed_pixels(data: bytes | memoryview) -> int:
-    """Height times width by the header of a JPEG, PNG, GIF, BMP or WebP; 0 where it tells none."""
+    """Height times width by the header of a JPEG, PNG, GIF, BMP, WebP or JPEG 2000; 0 where it tells none.
+
+    Files of other kinds, TIFF among them, OpenCV reads row by row: it touches no more memory than they fill.
+    """
     begin = bytes(data[:32])
     try:
         if begin.startswith(b"\xff\xd8"):
@@ -49,10 +53,13 @@ def claimed_pixels(data: bytes | memoryview) -> int:
         if begin.startswith(b"GIF8"):
             return _product("<HH", begin, 6)
         if begin.startswith(b"BM"):
-            return _product("<ii", begin, 18)
+            # OS/2's header is shorter, and has smaller numbers.
+            return _product("<HH" if begin[14] == 12 else "<ii", begin, 18)
         if begin.startswith(b"RIFF") and begin[8:12] == b"WEBP":
             return _webp(begin)
-    except struct.error:  # it ends before
+        if begin.startswith((_JP2, _CODESTREAM)):
+            return _jpeg2000(data)
+    except (struct.error, IndexError, ValueError):  # it ends before
         pass
     return 0
 
@@ -85,3 +92,10 @@ def _webp(begin: bytes) -> int:
     if kind == b"VP8X":
         return (1 + int.from_bytes(begin[24:27], "little")) * (1 + int.from_bytes(begin[27:30], "little"))
     return 0
+
+
+def _jpeg2000(data: bytes | memoryview) -> int:
+    """By the codestream, which is what is decoded; boxes may stand before it."""
+    at = bytes(data).index(_CODESTREAM)
+    right, bottom, left, top = struct.unpack_from(">4I", data, at + 8)
+    return abs((right - left) * (bottom - top))
