@@ -1,10 +1,10 @@
 """Seven nets, training and inference, beside PyTorch (both memory layouts) and ONNX Runtime.
 
 Candidates run in processes of their own, in turn, with equally many threads; their results are compared
-before anything is timed. A training step is forward, backward and update. The last column is the share of the
-machine's
-peak: the multiplications and additions of convolutions and inner products, three passes' worth for a step,
-over what a loop of fused multiply-adds reached in the same run.
+before anything is timed. A training step is forward, backward and update. "of peak" is the share of the
+machine's peak: the multiplications and additions of convolutions and inner products, three passes' worth for
+a step, over what a loop of fused multiply-adds reached in the same run. "MiB" is the most memory that our
+process has had, and that of the PyTorch that needed less.
 
 Good: training at least 1.8 times as fast as the better PyTorch, on no net below 1.2; inference at least 1.2
 times ONNX Runtime and twice PyTorch, each as a geometric mean.
@@ -73,6 +73,12 @@ class Candidate:
         self._in.flush()
         return [float(s) for s in self._out.readline().split()]
 
+    def memory(self) -> int:
+        """The most bytes that the process has had."""
+        self._in.write(b"memory\n")
+        self._in.flush()
+        return int(self._out.readline())
+
     def warm_up(self) -> None:
         seconds = min(self.run(2))
         self.calls = max(1, min(200, round(ROUND_SECONDS / seconds)))
@@ -85,7 +91,10 @@ class Candidate:
         self._process.wait()
 
 
-def measure(net: str, mode: str, rounds: int, threads: int) -> dict[str, harness.Result]:
+def measure(
+    net: str, mode: str, rounds: int, threads: int
+) -> tuple[dict[str, harness.Result], dict[str, int]]:
+    """{candidate: seconds}, {candidate: bytes}"""
     train = mode == "train"
     batch = NETS[net].batch if train else int(mode.removeprefix("infer"))
     made = [Candidate(c, net, batch, train, threads) for c in (TRAINING if train else INFERENCE)]
@@ -98,14 +107,18 @@ def measure(net: str, mode: str, rounds: int, threads: int) -> dict[str, harness
     for i in range(rounds):
         for c in ready[i % len(ready) :] + ready[: i % len(ready)]:
             c.round()
+    memory = {c.name: c.memory() for c in ready}
     for c in made:
         c.close()
-    return {
+    results = {
         c.name: harness.Result((), c.absent) if c.absent else harness.Result(tuple(c.seconds)) for c in made
     }
+    return results, memory
 
 
-def row(net: str, mode: str, results: dict[str, harness.Result], peak: float) -> list[str]:
+def row(
+    net: str, mode: str, results: dict[str, harness.Result], memory: dict[str, int], peak: float
+) -> list[str]:
     ours = results[OURS]
     batch = NETS[net].batch if mode == "train" else int(mode.removeprefix("infer"))
     work = flops(NETS[net].build(), (batch, *NETS[net].image)) * (3 if mode == "train" else 1)
@@ -116,6 +129,9 @@ def row(net: str, mode: str, results: dict[str, harness.Result], peak: float) ->
     cells.append(_times(best_torch(results), ours))
     cells.append(_times(results.get("onnxruntime"), ours))
     cells.append(f"{work / ours.median / peak:.0%}")
+    theirs = [size for name, size in memory.items() if name.startswith("torch")]
+    cells.append(f"{memory[OURS] / 2**20:.0f}")
+    cells.append(f"{min(theirs) / 2**20:.0f}" if theirs else "-")
     return cells
 
 
@@ -128,7 +144,7 @@ def _times(peer: harness.Result | None, ours: harness.Result) -> str:
     return "-" if peer is None or peer.absent else f"{peer.ratio(ours):.2f}"
 
 
-HEAD = ["net", "mode", *(f"{n} ms" for n in INFERENCE), "x torch", "x ORT", "of peak"]
+HEAD = ["net", "mode", *(f"{n} ms" for n in INFERENCE), "x torch", "x ORT", "of peak", "MiB", "torch MiB"]
 
 
 def main() -> None:
@@ -146,8 +162,8 @@ def main() -> None:
     rows = []
     for mode in options.modes.split(","):
         for net in options.nets.split(","):
-            results = measure(net, mode, options.rounds, options.threads)
-            rows.append(row(net, mode, results, peak))
+            results, memory = measure(net, mode, options.rounds, options.threads)
+            rows.append(row(net, mode, results, memory, peak))
             print("  ".join(f"{cell:>14}" for cell in (HEAD if len(rows) == 1 else [])))
             print("  ".join(f"{cell:>14}" for cell in rows[-1]), flush=True)
     for mode in options.modes.split(","):

@@ -91,7 +91,7 @@ def _parameters(net: Any, name: str) -> dict[str, np.ndarray]:
     return found
 
 
-def _net(name: str, batch: int, train: bool) -> Any:
+def _net(name: str, batch: int, train: bool, keep_blobs: bool = True) -> Any:
     from google.protobuf import text_format
 
     import caffe
@@ -99,7 +99,7 @@ def _net(name: str, batch: int, train: bool) -> Any:
 
     caffe.set_random_seed(1)
     message = text_format.Parse(prototxt(name, batch, train), caffe_pb2.NetParameter())
-    net = caffe.Net(message, caffe.TRAIN if train else caffe.TEST)
+    net = caffe.Net(message, caffe.TRAIN if train else caffe.TEST, keep_blobs=keep_blobs)
     for layer in net.layers:
         if layer.type == "BatchNorm":  # running mean 0, running variance 1
             layer.blobs[1].data[...] = 1
@@ -119,7 +119,8 @@ def inputs(name: str, batch: int) -> tuple[np.ndarray, np.ndarray]:
 
 def inference(name: str, batch: int) -> Callable[[], np.ndarray]:
     """A function that runs the net and returns its probabilities."""
-    net = _net(name, batch, False)
+    # As in `caffe test`, nobody looks between the layers.
+    net = _net(name, batch, False, keep_blobs=False)
     net.blobs["data"].data[...] = inputs(name, batch)[0]
 
     def run() -> np.ndarray:
@@ -147,6 +148,7 @@ def training(name: str, batch: int) -> Callable[[], float]:
     )
     text_format.Parse(prototxt(name, batch, True), recipe.net_param)
     solver = caffe.get_solver(recipe)
+    solver.net.keep_diffs = False  # as `caffe train` does
     images, labels = inputs(name, batch)
     solver.net.blobs["data"].data[...] = images
     solver.net.blobs["label"].data[...] = labels

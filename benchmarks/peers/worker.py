@@ -1,4 +1,5 @@
-"""One candidate in a process of its own, driven by lines: "run N" is answered by the seconds of N calls each.
+"""One candidate in a process of its own, driven by lines: "run N" is answered by the seconds of N calls each,
+"memory" by the most bytes that the process has had.
 
 Peers bring thread pools of their own, which spin for a while after they have worked; in one process they
 would take the cores from each other. Usage: python -m peers.worker CANDIDATE NET BATCH train|infer"""
@@ -6,6 +7,7 @@ would take the cores from each other. Usage: python -m peers.worker CANDIDATE NE
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -44,6 +46,9 @@ def main() -> None:
     np.save(sys.stdout.buffer, np.asarray(first, np.float32))
     sys.stdout.buffer.flush()
     for line in sys.stdin:
+        if line.startswith("memory"):
+            print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, flush=True)
+            continue
         calls = int(line.split()[1])
         seconds = []
         for _ in range(calls):
