@@ -60,6 +60,11 @@ CONV = (
 )
 POOL = 'type: "Pooling" BOTTOM top: "y" pooling_param'
 SOFTMAX_LOSS = 'type: "SoftmaxWithLoss" BOTTOM top: "y"'
+RECURRENT = (
+    ' recurrent_param { num_output: 8 weight_filler { type: "uniform" min: -0.5 max: 0.5 } '
+    'bias_filler { type: "uniform" }'
+)
+SEQUENCES = [(5, 4, 6), (5, 4)]
 IMAGE = (2, 32, 9, 11)
 # Channels that fill blocks badly, so that they lie last.
 ODD = (2, 20, 9, 11)
@@ -132,6 +137,21 @@ CASES = {
         'weight_filler { type: "msra" } }',
     ),
     "softmax": ([IMAGE], 'type: "Softmax" BOTTOM top: "y"'),
+    "lstm": (SEQUENCES, 'type: "LSTM" BOTTOM top: "y"' + RECURRENT + " }"),
+    "lstm with what each step sees": (
+        [*SEQUENCES, (4, 7)],
+        'type: "LSTM" BOTTOM top: "y"' + RECURRENT + " }",
+    ),
+    "lstm with states": (
+        [*SEQUENCES, (1, 4, 8), (1, 4, 8)],
+        'type: "LSTM" BOTTOM top: "y" top: "z" top: "cell"' + RECURRENT + " expose_hidden: true }",
+    ),
+    "rnn": (SEQUENCES, 'type: "RNN" BOTTOM top: "y"' + RECURRENT + " }"),
+    "rnn with what each step sees, and states": (
+        [*SEQUENCES, (4, 7), (1, 4, 8)],
+        'type: "RNN" BOTTOM top: "y" top: "z"' + RECURRENT + " expose_hidden: true }",
+    ),
+    "rnn of one": ([(3, 1, 6), (3, 1)], 'type: "RNN" BOTTOM top: "y"' + RECURRENT + " }"),
     "loss in blocks": ([IMAGE, (2, 1, 9, 11)], SOFTMAX_LOSS),
     "loss in padded blocks, ignored": (
         [(2, 21, 9, 11), (2, 9, 11)],
@@ -162,12 +182,32 @@ CASES |= {
 
 
 def labels_of(case: str, rng: np.random.Generator) -> np.ndarray | None:
-    """What the last bottom holds where it is labels."""
+    """What the second bottom holds where it is labels, or tells where sequences begin."""
     shapes, layer = CASES[case]
+    if "recurrent_param" in layer:
+        return rng.integers(0, 2, shapes[1])
     if "SoftmaxWithLoss" not in layer:
         return None
     axis = -1 if "axis: -1" in layer else 2 if "axis: 2" in layer else 1
     return rng.integers(0, shapes[0][axis], shapes[1])
+
+
+@pytest.mark.parametrize("case", ["lstm", "rnn"])
+def test_weights_of_steps_are_laid_out_anew_when_they_have_changed(
+    case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    nets = [net_of(layer_net(*CASES[case]), engine, monkeypatch) for engine in ("reference", "onednn")]
+    x = rng.standard_normal(nets[0].blobs["x0"].shape)
+    held = [net.layers[-1].blobs[2].data for net in nets]
+    for factor in (1, 2, 0.5):
+        for net, weights in zip(nets, held, strict=True):
+            weights *= factor
+            net.blobs["x0"].data[...], net.blobs["x1"].data[...] = x, 1
+            net.run_forward()
+            net.blobs["y"].diff[...] = 1
+            net.run_backward()
+        close(nets[1].blobs["y"].data, nets[0].blobs["y"].data, f"times {factor}")
+        close(nets[1].blobs["x0"].diff, nets[0].blobs["x0"].diff, f"times {factor}")
 
 
 @pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST], ids=["train", "test"])

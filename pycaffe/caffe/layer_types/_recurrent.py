@@ -183,30 +183,34 @@ class RecurrentLayer(Layer):
         self.gates += self.blobs[1].cpu_data()
         if self.static:
             self.gates += self._inputs(bottom, 2) @ self.blobs[2].cpu_data().T
-        before = bottom[len(bottom) - self.exposed :] if self.exposed else self.carry
-        for states, blob in zip(self.history, before, strict=True):
-            states[0] = blob.cpu_data().reshape(states[0].shape)
+        self.begin(bottom)
         hidden = self.history[0]
         for t in range(steps):
             np.multiply(hidden[t], cont[t, :, None], out=self.carried[t])
             self.gates[t] += self.carried[t] @ weight_hidden.T
             self._step(t, cont[t])
         self._output(hidden[1:], top[0].overwrite_cpu_data())
+        self.end(top)
+
+    def begin(self, bottom: Sequence[Blob]) -> None:
+        """Fetch the states before the first step."""
+        before = bottom[len(bottom) - self.exposed :] if self.exposed else self.carry
+        for states, blob in zip(self.history, before, strict=True):
+            states[0] = blob.cpu_data().reshape(states[0].shape)
+
+    def end(self, top: Sequence[Blob]) -> None:
+        """Hand on the states after the last step."""
         for states, blob in zip(self.history, top[1:] if self.exposed else self.carry, strict=True):
             blob.overwrite_cpu_data()[...] = states[-1]
         if self.layer_param.recurrent_param.debug_info:
             self._log_states()
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
-        if propagate_down[1]:
-            raise self.error("Cannot backpropagate to sequence indicators (bottom[1])")
+        self.refuse_indicator_gradient(propagate_down)
         steps = bottom[0].shape[0]
         cont, weight_hidden = bottom[1].cpu_data(), self.blobs[self.hidden].cpu_data()
         output_diff = self._output_backward(self.history[0][1:], top[0].cpu_diff())
-        if self.exposed:
-            diffs = [blob.cpu_diff()[0].copy() for blob in top[1:]]
-        else:
-            diffs = [np.zeros_like(states[0]) for states in self.history]
+        diffs = self.final_diffs(top)
         gates_diff = self.run.scratch("gates", self.gates.shape, self.gates.dtype)
         for t in reversed(range(steps)):
             diffs[0] += output_diff[t]
@@ -220,10 +224,26 @@ class RecurrentLayer(Layer):
         if self.static and propagate_down[2]:
             dx = gates_diff.sum(axis=0) @ self.blobs[2].cpu_data()
             bottom[2].overwrite_cpu_diff()[...] = dx.reshape(bottom[2].shape)
+        self.initial_diffs(diffs, propagate_down, bottom)
+
+    def initial_diffs(
+        self, diffs: Sequence[np.ndarray], propagate_down: Sequence[bool], bottom: Sequence[Blob]
+    ) -> None:
+        """Hand on the states' diffs before the first step."""
         for i in range(self.exposed):
             index = len(bottom) - self.exposed + i
             if propagate_down[index]:
                 bottom[index].overwrite_cpu_diff()[0] = diffs[i]
+
+    def refuse_indicator_gradient(self, propagate_down: Sequence[bool]) -> None:
+        if propagate_down[1]:
+            raise self.error("Cannot backpropagate to sequence indicators (bottom[1])")
+
+    def final_diffs(self, top: Sequence[Blob]) -> list[np.ndarray]:
+        """The states' diffs after the last step, to be changed."""
+        if self.exposed:
+            return [blob.cpu_diff()[0].copy() for blob in top[1:]]
+        return [np.zeros_like(states[0]) for states in self.history]
 
     def _parameter_diffs(self, bottom: Sequence[Blob], gates_diff: np.ndarray) -> None:
         rows = self._rows(gates_diff)
