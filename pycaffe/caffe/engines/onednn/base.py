@@ -73,7 +73,9 @@ class Call:
         if scratch.nbytes:
             memories[SCRATCHPAD] = _scratchpads.setdefault(run, Scratchpad()).memory(scratch)
         self.primitive = Primitive(desc, memories)
-        self.arguments = list(dict.fromkeys(a for a in arguments.values() if not isinstance(a, Memory)))
+        bound = dict.fromkeys(a for a in arguments.values() if not isinstance(a, Memory))
+        # What is read first: where it is written in place, binding for writing makes other copies stale.
+        self.arguments = sorted(bound, key=lambda a: a.operand.mode != "read")
         self._binds = [a.bind for a in self.arguments]
 
     def __call__(self) -> None:
