@@ -250,6 +250,21 @@ def test_a_line_for_each_layer(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_layers_of_an_earlier_file_are_not_called_new(caplog: pytest.LogCaptureFixture) -> None:
+    net_of(INPUT + ip("first")).save("a.caffemodel")
+    net_of(INPUT + ip("second")).save_hdf5("b.h5")
+    net = net_of(INPUT + ip("first") + ip("second") + ip("third"))
+    net.copy_from("a.caffemodel")
+    caplog.set_level(logging.INFO, "caffe")
+    caplog.clear()
+    net.copy_from("b.h5")
+    assert [r.getMessage() for r in caplog.records] == [
+        "Layer first: not in b.h5, it keeps what was copied before",
+        "Layer second: copied 2 blob(s) from b.h5",
+        "Layer third: new, its parameters stay as they were filled",
+    ]
+
+
 def test_nothing_copied_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     net_of(INPUT + ip("conv1/7x7")).save("w.caffemodel")
     net_of(INPUT + ip("conv1_7x7")).copy_from("w.caffemodel")

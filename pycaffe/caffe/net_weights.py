@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakKeyDictionary
 
 import h5py
 import numpy as np
@@ -51,6 +52,9 @@ class Source:
         elif target.size:
             self.values.read_direct(target)
 
+
+# The layers, by name, to which parameters were copied: several files may be copied one after another.
+_copied_to: WeakKeyDictionary[Net, set[str]] = WeakKeyDictionary()
 
 # Per layer its parameters by index; HDF5 files leave out those that another layer owns.
 Layers = Sequence[tuple[str, Mapping[int, Source]]]
@@ -196,12 +200,17 @@ def _mismatch(net: Net, name: str, j: int, source: Source, blob: Blob, path: str
 def _report(net: Net, layers: Layers, copied: Mapping[int, tuple[str, int]], path: str) -> list[str]:
     """One line for each layer with parameters; what was ignored has been said. Returns who got none."""
     fresh = []
+    before = _copied_to.get(net, set())
+    _copied_to[net] = before | {name for name, _ in copied.values()}
     for layer in net.layers:
         if id(layer) in copied:
             log.info("Layer %s: copied %d blob(s) from %s", layer.name, copied[id(layer)][1], path)
         elif layer.blobs:
             fresh.append(layer.name)
-            log.info("Layer %s: new, its parameters stay as they were filled", layer.name)
+            if layer.name in before:
+                log.info("Layer %s: not in %s, it keeps what was copied before", layer.name, path)
+            else:
+                log.info("Layer %s: new, its parameters stay as they were filled", layer.name)
     if fresh and not copied:
         near = [name + closest(name, [source for source, _ in layers], 1) for name in fresh[:3]]
         log.warning("No layer of %s has a name of this net: nothing was copied (%s)", path, ", ".join(near))
