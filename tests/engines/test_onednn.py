@@ -95,6 +95,15 @@ CASES = {
         [IMAGE],
         'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 3 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
     ),
+    "lrn of another window": ([IMAGE], 'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 3 alpha: 0.5 }'),
+    "lrn of few channels": (
+        [(2, 3, 9, 11)],
+        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 k: 2 }',
+    ),
+    "lrn within few more": (
+        [(2, 21, 9, 11)],
+        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
+    ),
     "batch norm": ([IMAGE], 'type: "BatchNorm" BOTTOM top: "y"'),
     "batch norm global": (
         [IMAGE],
@@ -115,6 +124,7 @@ CASES = {
     "power": ([IMAGE], 'type: "Power" BOTTOM top: "y" power_param { scale: 3 shift: -1 }'),
     "sum": ([IMAGE, IMAGE], 'type: "Eltwise" BOTTOM top: "y" eltwise_param { coeff: 2 coeff: -1 }'),
     "sum of three": ([IMAGE] * 3, 'type: "Eltwise" BOTTOM top: "y"'),
+    "sum of forty": ([(2, 16, 3, 4)] * 40, 'type: "Eltwise" BOTTOM top: "y"'),
     "product": ([IMAGE, IMAGE], 'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: PROD }'),
     "concat": ([IMAGE, (2, 16, 9, 11)], 'type: "Concat" BOTTOM top: "y"'),
     "concat off the blocks": ([(2, 10, 4, 5), (2, 7, 4, 5)], 'type: "Concat" BOTTOM top: "y"'),
@@ -420,3 +430,27 @@ def test_an_absent_library_is_named_with_its_cure() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.startswith("False") and "pip install onednn-cpu-gomp" in done.stdout
+
+
+@pytest.mark.parametrize("readers", [2, 5, 40])
+def test_gradients_of_many_readers(
+    readers: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    text = 'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 5 dim: 6 } } }'
+    text += (
+        'layer { name: "a" type: "Convolution" bottom: "x" top: "a" convolution_param { num_output: 16 '
+        'kernel_size: 3 weight_filler { type: "msra" } } }'
+    )
+    for i in range(readers):
+        text += (
+            f'layer {{ name: "r{i}" type: "Power" bottom: "a" top: "r{i}" power_param {{ scale: {1 + i} }} }}'
+            f'layer {{ name: "l{i}" type: "Reduction" bottom: "r{i}" top: "l{i}" loss_weight: 1 '
+            "reduction_param { operation: SUMSQ } }"
+        )
+    reference, net = (net_of(text, engine, monkeypatch) for engine in ("reference", "onednn"))
+    x = rng.standard_normal((2, 3, 5, 6))
+    for each in (reference, net):
+        each.blobs["x"].data[...] = x
+        each.run_forward()
+        each.run_backward()
+    close(net.params["a"][0].diff, reference.params["a"][0].diff, "a")

@@ -10,7 +10,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from ...proto import caffe_pb2
-from .base import Call, OneDNNKernel, common_layout, no_post, sum_desc
+from .base import Argument, Call, OneDNNKernel, common_layout, no_post, sum_desc
 from .place import Operand
 from .primitives import (
     BINARY_ADD,
@@ -22,6 +22,7 @@ from .primitives import (
     Attributes,
     MemoryDesc,
     PrimitiveDesc,
+    post_operand,
 )
 
 _Op = caffe_pb2.EltwiseParameter
@@ -29,6 +30,26 @@ _Op = caffe_pb2.EltwiseParameter
 
 def binary_desc(algorithm: int, layout: MemoryDesc, attributes: Attributes | None = None) -> PrimitiveDesc:
     return PrimitiveDesc("binary", algorithm, layout, layout, layout, attributes or no_post())
+
+
+# A primitive takes so many post-operations.
+MOST_OPERANDS = 32
+
+
+def binary_call(
+    run: ExecutionContext,
+    algorithm: int,
+    layout: MemoryDesc,
+    sources: Sequence[Argument],
+    target: Argument,
+    post: Sequence[tuple] = (),
+) -> Call:
+    """target = ((source ∘ source) ∘ source) …, then post, in one pass over at most MOST_OPERANDS sources."""
+    more = [("binary", algorithm, layout)] * (len(sources) - 2)
+    arguments: dict[int, Argument] = {SRC: sources[0], SRC_1: sources[1], DST: target}
+    arguments |= {post_operand(k): source for k, source in enumerate(sources[2:])}
+    attributes = Attributes([*more, *post]) if more or post else no_post()
+    return Call(run, binary_desc(algorithm, layout, attributes), arguments)
 
 
 @kernel("Eltwise", engine="onednn")
@@ -59,14 +80,14 @@ class EltwiseKernel(OneDNNKernel):
         run: ExecutionContext,
         bottom: Sequence[Blob],
         target: Blob,
-        attributes: Attributes | None = None,
+        post: Sequence[tuple] = (),
     ) -> Call:
-        """attributes: post-operations, which only a sum of two without coefficients takes."""
+        """post: post-operations, which only a sum without coefficients takes."""
         sources = [Operand(b, "data", self.layout, "read") for b in bottom]
         destination = Operand(target, "data", self.layout, "write")
-        if len(bottom) == 2 and (self.product or self.coeff == [1.0, 1.0]):
-            desc = binary_desc(BINARY_MUL if self.product else BINARY_ADD, self.layout, attributes)
-            return Call(run, desc, {SRC: sources[0], SRC_1: sources[1], DST: destination})
+        if (self.product or self.plain_sum) and len(bottom) <= MOST_OPERANDS:
+            algorithm = BINARY_MUL if self.product else BINARY_ADD
+            return binary_call(run, algorithm, self.layout, sources, destination, post)
         desc = sum_desc(self.layout, [self.layout] * len(bottom), self.coeff)
         return Call(run, desc, {**{MULTIPLE_SRC + i: s for i, s in enumerate(sources)}, DST: destination})
 

@@ -223,8 +223,8 @@ class FusedSum(_Group):
 
     def prepare(self, run: ExecutionContext) -> bool:
         total, relu = self.steps
-        attributes = Attributes([("eltwise", RELU, relu.layer.negative_slope, 0.0)])
-        self._call = total.kernel.forward_call(run, total.bottom, total.top[0], attributes)
+        post = [("eltwise", RELU, relu.layer.negative_slope, 0.0)]
+        self._call = total.kernel.forward_call(run, total.bottom, total.top[0], post)
         return True
 
     def run(self, run: ExecutionContext) -> None:

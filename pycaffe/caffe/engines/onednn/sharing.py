@@ -11,7 +11,7 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from .base import Call, OneDNNKernel, common_layout, sum_desc
-from .eltwise import binary_desc
+from .eltwise import MOST_OPERANDS, binary_call, binary_desc
 from .place import PLACE, Operand
 from .primitives import BINARY_ADD, BINARY_MUL, DST, MULTIPLE_SRC, SRC, SRC_1
 
@@ -51,9 +51,8 @@ class SplitKernel(OneDNNKernel):
     def _sum(self, run: ExecutionContext, parts: Sequence[Blob], target: Blob) -> Call:
         sources = [Operand(b, "diff", self.layout, "read") for b in parts]
         destination = Operand(target, "diff", self.layout, "write")
-        if len(parts) == 2:
-            desc = binary_desc(BINARY_ADD, self.layout)
-            return Call(run, desc, {SRC: sources[0], SRC_1: sources[1], DST: destination})
+        if 2 <= len(parts) <= MOST_OPERANDS:
+            return binary_call(run, BINARY_ADD, self.layout, sources, destination)
         desc = sum_desc(self.layout, [self.layout] * len(parts))
         return Call(run, desc, {**{MULTIPLE_SRC + i: s for i, s in enumerate(sources)}, DST: destination})
 
