@@ -149,6 +149,38 @@ def test_a_layer_of_one_phase_in_the_middle() -> None:
         m.net("test", hidden)
 
 
+def test_an_output_that_only_training_makes_is_what_stands_in_its_place() -> None:
+    m = M.Model(seed=1)
+    x = m.input((1, 3))
+    h = m.fc(x, 4)
+    d = m.dropout(h, phase="train")
+    r = m.relu(d)
+    batch = np.ones((2, 3))
+    for phase in ("test", "deploy"):
+        before, dropped, after = m.run([h, d, r], {x: batch}, phase=phase)
+        np.testing.assert_array_equal(before, dropped)
+        np.testing.assert_array_equal(np.maximum(dropped, 0), after)
+        np.testing.assert_array_equal(m.run(d, {x: batch}, phase=phase), before)
+    assert (before < 0).any()
+    assert m.net("train", d).wanted == ["fc1"], "in place there"
+    assert m.net("test", inputs=[h]).inputs == ["fc1"]
+
+
+def test_what_is_made_in_another_phase_only_is_named_with_its_line() -> None:
+    m = M.Model()
+    x = m.input((2, 3))
+    line = _line()
+    h = m.dropout(x, phase="train", in_place=False)
+    m.fc(h, 2)
+    assert m.to_proto("train").layer[-1].bottom == ["drop1"]
+    for ask in (m.to_proto, m.net):
+        with pytest.raises(
+            M.ModelError,
+            match=rf"'fc1' .*:{line + 2}\): it reads 'drop1', which layer 'drop1' \(.*:{line + 1}\) makes in",
+        ):
+            ask("test")
+
+
 def test_pruned_nets() -> None:
     m = M.Model()
     x, y = m.input((2, 3)), m.input((2,), name="label")

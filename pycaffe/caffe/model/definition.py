@@ -121,13 +121,25 @@ def render(
     for call in calls:
         layer = definition.param.layer.add()
         layer.CopyFrom(call.definition)
-        layer.bottom.extend(names[_present(top, present, kept)] for top in call.inputs)
+        layer.bottom.extend(names[_present(top, call, present, kept)] for top in call.inputs)
         layer.top.extend(names[top] for top in call.tops)
     return definition
 
 
-def _present(top: Top, present: set[LayerCall], kept: set[Top]) -> Top:
-    """The top that stands in this one's place when its layer is not in the net."""
+def _present(top: Top, reader: LayerCall, present: set[LayerCall], kept: set[Top]) -> Top:
+    """The top that stands in this one's place when its layer is not in the net. Raises ModelError where there
+    is none."""
+    top = stand_in(top, present, kept)
+    if top not in kept and not present.intersection(top.producers) and not reader.fixed_names:
+        raise reader.error(
+            f"it reads '{top.name}', which layer '{top.layer.name}' ({top.layer.place}) makes in another "
+            "phase only; give both the same phase"
+        )
+    return top
+
+
+def stand_in(top: Top, present: set[LayerCall], kept: Iterable[Top] = ()) -> Top:
+    """The top that stands in this one's place where its layer, and those below it, are not in the net."""
     while top not in kept and not present.intersection(top.producers) and passes_through(top):
         top = top.layer.inputs[top.index]
     return top

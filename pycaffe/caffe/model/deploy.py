@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..proto import caffe_pb2
-from .definition import METRICS, Definition, in_phase, is_data, is_loss, needed_for, render
+from .definition import METRICS, Definition, in_phase, is_data, is_loss, needed_for, render, stand_in
 from .graph import LayerCall, ModelError, Top
 
 # What makes probabilities of a loss's scores.
@@ -26,7 +26,8 @@ def define(
     'prob'). inputs: besides those of data layers."""
     calls = in_phase(layers, caffe_pb2.TEST)
     losses = [call for call in calls if is_loss(call)]
-    scores = list(outputs) if outputs is not None else _scores(calls, losses)
+    present = set(calls)
+    scores = _scores(calls, losses) if outputs is None else [stand_in(t, present, inputs) for t in outputs]
     data = [top for call in calls if is_data(call) for top in call.tops]
     stop = [*inputs, *(top for top in data if top not in inputs)]
     chosen = needed_for(calls, scores, stop)
@@ -35,6 +36,9 @@ def define(
     put_inputs(definition, [top for top in stop if top in needed], shape_of, batch=1)
     if outputs is None:
         _add_probabilities(definition, losses)
+    else:
+        for top, there in zip(outputs, scores, strict=True):
+            definition.names[top] = definition.names.setdefault(there, there.name)
     return definition
 
 

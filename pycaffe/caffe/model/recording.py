@@ -14,7 +14,7 @@ from ..proto import caffe_pb2
 from ..proto_text import layer_lines, read_text
 from ..upgrade_proto import read_net_upgraded, upgrade_net
 from . import deploy
-from .definition import Definition, check_phases, in_phase, needed_for, render
+from .definition import Definition, check_phases, in_phase, needed_for, render, stand_in
 from .graph import LayerCall, ModelError, Top, caller_place
 
 TRAIN, TEST = caffe_pb2.TRAIN, caffe_pb2.TEST
@@ -214,11 +214,15 @@ class Recording:
         number = None if phase is None else phase_of(phase)
         calls = in_phase(self.layers, number)
         everything: Sequence[LayerCall] = self.layers
+        asked = wanted or ()
         if wanted is not None or inputs:
-            if wanted is None:
-                wanted = sinks(calls)
+            present = set(calls)
+            wanted = [stand_in(t, present, inputs) for t in (sinks(calls) if wanted is None else wanted)]
             everything = calls = needed_for(calls, wanted, inputs)
         definition = render(everything, calls, self._header, [*(wanted or ()), *inputs])
+        if asked:
+            for top, there in zip(asked, wanted or (), strict=True):
+                definition.names[top] = definition.names.setdefault(there, there.name)
         if number is None:
             check_phases(definition, calls)
         if inputs:
