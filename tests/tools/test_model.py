@@ -19,7 +19,8 @@ from caffe_tools import model
 from caffe_tools.public_models import WEIGHTS, PublicWeights
 from file_server import FileServer
 
-CONTENT = bytes(range(256)) * 500
+_LAYER = caffe_pb2.LayerParameter(name="ip", blobs=[caffe_pb2.BlobProto(data=range(20000))])
+CONTENT = caffe_pb2.NetParameter(name="weights", layer=[_LAYER]).SerializeToString()
 SHA1, SHA256 = hashlib.sha1(CONTENT).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
 PAGE = "https://example.org/vgg"
 
@@ -95,6 +96,18 @@ def test_the_commands_of_a_copy_are_led_there(cli: Callable) -> None:
     assert 'else "text")' in Path("net/make_data.py").read_text()
 
 
+def test_folders_with_odd_names(cli: Callable) -> None:
+    done = cli("model", "new", "digits", "my net's")
+    assert """caffe train -solver 'my net'"'"'s/solver.prototxt'""" in done.err
+    assert read_solver_upgraded("my net's/solver.prototxt").net == "my net's/train_test.prototxt"
+    assert """caffe train -solver 'my net'"'"'s'/solver.prototxt""" in Path("my net's/readme.md").read_text()
+    for name in ('a"b', "a\\b", "a\nb"):
+        error = cli("model", "new", "digits", name).error
+        assert "a prototxt cannot well name a path with" in error
+        assert "a prototxt cannot well name" in cli("model", "new", "digits", "x", "--data", name).error
+    assert {path.name for path in Path.cwd().iterdir()} == {"my net's"}
+
+
 def test_nothing_is_written_over(cli: Callable, tmp_path: Path) -> None:
     Path("full").mkdir()
     Path("full/mine").write_text("mine")
@@ -167,7 +180,45 @@ def test_without_a_stated_checksum_the_first_is_recorded(
     assert Path("here/weights.caffemodel").read_bytes() == CONTENT
     Path("here/weights.caffemodel").unlink()
     server.answers["/w/weights.caffemodel"] = file_server.whole(CONTENT[:-1] + b"x")
-    assert f"its SHA256 is not {SHA256}" in cli("model", "fetch", "vgg16", "here").error
+    error = cli("model", "fetch", "vgg16", "here").error
+    assert f"its SHA256 is not {SHA256}" in error
+    assert "from here/weights.caffemodel.sha256: remove it if the weights were renewed" in error
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"<html>Please log in</html>", "the file looks like text"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "the file looks like text"),
+        (b"", "the file is empty"),
+        (caffe_pb2.NetParameter(name="no weights").SerializeToString(), "a net without weights"),
+        (CONTENT[:-2000], "weights.caffemodel"),
+    ],
+)
+def test_without_a_stated_checksum_it_must_be_weights(
+    cli: Callable, server: FileServer, monkeypatch: pytest.MonkeyPatch, sent: bytes, reason: str
+) -> None:
+    """Else a page that a server shows instead would be recorded as what is right."""
+    server.answers["/w/weights.caffemodel"] = file_server.whole(sent)
+    publish(monkeypatch, server.url("w/"))
+    error = cli("model", "fetch", "vgg16", "here").error
+    assert "what came under the name of weights.caffemodel is something else" in error
+    assert reason in error and f"Its page: {PAGE}" in error
+    assert names("here") == []
+    server.answers["/w/weights.caffemodel"] = file_server.whole(CONTENT)
+    assert cli("model", "fetch", "vgg16", "here").status == 0
+
+
+def test_a_damaged_record_of_a_checksum(
+    cli: Callable, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, server.url("w/"))
+    Path("here").mkdir()
+    Path("here/weights.caffemodel.sha256").write_bytes(b"\xff\xfe")
+    assert "remove it" in cli("model", "fetch", "vgg16", "here").error
+    Path("here/weights.caffemodel.sha256").write_bytes(b"")
+    assert cli("model", "fetch", "vgg16", "here").status == 0
+    assert Path("here/weights.caffemodel.sha256").read_text().startswith(SHA256)
 
 
 def test_goes_on_where_it_broke_off(
@@ -190,6 +241,9 @@ def test_offline_the_error_says_which_file_to_put_where(
     assert f"put weights.caffemodel into models/vgg16. Its page: {PAGE}" in error
     Path("models/vgg16").mkdir(parents=True)
     Path("models/vgg16/weights.caffemodel").write_bytes(b"by hand")
+    assert "is something else" in cli("model", "fetch", "vgg16").error
+    assert names("models/vgg16") == ["weights.caffemodel"]
+    Path("models/vgg16/weights.caffemodel").write_bytes(CONTENT)
     assert cli("model", "fetch", "vgg16").status == 0
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from caffe import models
 from caffe.download import RemoteFile, checksum, download, matches, stated_size
-from caffe.errors import DataError, closest
+from caffe.errors import DataError, ProtoError, WireError, closest
 from caffe.net import Net
 from caffe.net_summary import table
 from caffe.proto import caffe_pb2
+from caffe.wire import read_net_binary
 
 from .download_bar import download_bar
 from .public_models import WEIGHTS, PublicWeights
@@ -75,6 +78,11 @@ def new(name: str, folder: Path, data: Path | None) -> None:
 
     The readme in FOLDER says how to get the data.
     """
+    for path in (folder, data or folder):
+        if bad := re.search(r'["\\\x00-\x1f]', str(path)):
+            raise DataError(
+                f"{str(path)!r}: a prototxt cannot well name a path with {bad[0]!r}; choose another"
+            )
     texts = _relocated(name, folder, data or folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DataError(f"{folder} is there already and is not an empty folder; choose another name")
@@ -84,7 +92,8 @@ def new(name: str, folder: Path, data: Path | None) -> None:
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
-    log.info("Wrote %s. To train it: caffe train -solver %s", folder, folder / "solver.prototxt")
+    solver = shlex.quote(str(folder / "solver.prototxt"))
+    log.info("Wrote %s. To train it: caffe train -solver %s", folder, solver)
 
 
 def _relocated(name: str, folder: Path, data: Path) -> dict[str, str]:
@@ -105,11 +114,17 @@ def _relocated(name: str, folder: Path, data: Path) -> dict[str, str]:
             text = _SOURCE.sub(lambda match: f'{match[1]}: "{there}/{Path(match[2]).name}"', text)
             text = _OWN.sub(lambda match: f'{match[1]}: "{here}/{Path(match[2]).name}"', text)
         # Commands in a readme, defaults in a script.
-        text = text.replace(f"models/{name}", here)
-        for old in {path.parent.as_posix() for path in sources}:
-            text = text.replace(old, there)
-        texts[file] = text
+        moves = {f"models/{name}": here} | {path.parent.as_posix(): there for path in sources}
+        texts[file] = "".join(_moved(line, moves) for line in text.splitlines(keepends=True))
     return texts
+
+
+def _moved(line: str, moves: Mapping[str, str]) -> str:
+    """The line with other paths, quoted in a command."""
+    command = re.match(r" {4}\w", line) and '"' not in line
+    for old, new in moves.items():
+        line = line.replace(old, shlex.quote(new) if command else new)
+    return line
 
 
 @command.command("fetch", short_help="public weights")
@@ -135,17 +150,37 @@ def fetch_weights(weights: PublicWeights, folder: Path) -> Path:
     """
     target, record = folder / weights.file.name, folder / f"{weights.file.name}.sha256"
     file = weights.file
-    if not (file.sha1 or file.sha256) and record.is_file():
-        file = file._replace(sha256=record.read_text(encoding="utf-8").partition(" ")[0])
-    if not target.is_file() or not matches(target, file._replace(size=target.stat().st_size)):
-        try:
+    stated = bool(file.sha1 or file.sha256)
+    cure = f"Without a network: put {file.name} into {folder}. Its page: {weights.page}"
+    if not stated and record.is_file():
+        text = record.read_text(encoding="utf-8", errors="replace")
+        file = file._replace(sha256=text.partition(" ")[0].strip())
+        cure += (
+            f"\nThe SHA-256 is of the first download, from {record}: remove it if the weights were renewed"
+        )
+    found = target.is_file() and matches(target, file._replace(size=target.stat().st_size))
+    try:
+        if not found:
             _download(file, weights, folder)
-        except DataError as error:
-            cure = f"Without a network: put {file.name} into {folder}. Its page: {weights.page}"
-            raise DataError(f"{error}\n{cure}") from error
-    if not (file.sha1 or file.sha256):
+        if not stated:
+            _check_weights(target, ours=not found)
+    except DataError as error:
+        raise DataError(f"{error}\n{cure}") from error
+    if not stated:
         _keep_checksum(target, record)
     return target
+
+
+def _check_weights(target: Path, ours: bool) -> None:
+    """A server's page that asks for a login comes under the file's name, too: without a checksum, the file
+    must at least be one of weights. ours: downloaded just now, and removed if it is none."""
+    try:
+        if not read_net_binary(target)[1]:
+            raise WireError(f"{target}: a net without weights")
+    except ProtoError as error:
+        if ours:
+            target.unlink()
+        raise DataError(f"what came under the name of {target.name} is something else: {error}") from error
 
 
 def _download(file: RemoteFile, weights: PublicWeights, folder: Path) -> None:
