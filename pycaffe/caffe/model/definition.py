@@ -121,7 +121,8 @@ def render(
     for call in calls:
         layer = definition.param.layer.add()
         layer.CopyFrom(call.definition)
-        layer.bottom.extend(names[_present(top, call, present, kept)] for top in call.inputs)
+        sources = (_present(top, call, present, kept) for top in call.inputs)
+        layer.bottom.extend(names.setdefault(top, top.name) for top in sources)
         layer.top.extend(names[top] for top in call.tops)
     return definition
 
