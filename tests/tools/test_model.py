@@ -43,6 +43,11 @@ def test_show(cli: Callable) -> None:
     assert cli("model", "show", "lenett").error.startswith("no model 'lenett'; did you mean 'lenet'?")
 
 
+def test_without_a_word_the_words_are_told(cli: Callable) -> None:
+    assert cli("model").error == "caffe model: Missing command: list, show, new, fetch\n"
+    assert cli("model", "-help").status == 0
+
+
 # -- new ----------------------------------------------------------------------------------------------------
 
 

@@ -60,6 +60,8 @@ def find(name: str, argv: list[str], flags: gflags.Table) -> tuple[click.Command
     while isinstance(command, click.Group):
         word, rest = gflags.split_command(argv, command.commands, flags)
         if word is None:
+            if not argv:
+                raise click.UsageError(f"caffe {name}: Missing command: {', '.join(command.commands)}")
             break
         if word not in command.commands:
             known = f"{closest(word, command.commands)} (known: {', '.join(command.commands)})"
