@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import random
@@ -306,6 +307,36 @@ def test_a_folder_that_is_not_there_is_found_at_the_start() -> None:
     with pytest.raises(SnapshotError, match=re.escape(words)):
         solver_of(RECIPE + 'snapshot_prefix: "no/s"')
     solver_of(RECIPE + 'snapshot_prefix: "no/s" snapshot_after_train: false')
+
+
+@pytest.mark.parametrize(
+    ("prefix", "reason"),
+    [
+        pytest.param(
+            "/proc/x",
+            "No such file or directory",
+            marks=pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that refuses all"),
+        ),
+        ("n" * 240, "File name too long"),
+        (r"a\000b", "embedded null"),
+    ],
+)
+def test_a_prefix_that_takes_no_files_is_found_at_the_start(prefix: str, reason: str) -> None:
+    with pytest.raises(SnapshotError, match=f"Cannot write to snapshot prefix '.*exists and is .*: {reason}"):
+        solver_of(RECIPE + f'snapshot_prefix: "{prefix}"')
+    solver_of(RECIPE + f'snapshot_prefix: "{"n" * 230}"')
+    assert os.listdir() == []
+
+
+def test_a_full_disk_at_the_start_may_have_room_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "touch", full)
+        solver = solver_of(RECIPE)
+    solver.step(1)
+    assert Path(solver.snapshot()).exists()
 
 
 def test_too_large_for_the_format_is_found_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -62,6 +63,18 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     """As temporary_name, with the file open for writing bytes."""
     with temporary_name(path) as temporary, open(temporary, "wb") as file:
         yield file
+
+
+def check_folder(folder: str | Path, name: str) -> None:
+    """Find out whether files can be made in a folder, by a temporary one for `name`. Raises OSError if not; a
+    disk that is full may have room later, and is no error."""
+    path = _temporary(Path(folder) / name)
+    try:
+        path.touch(exist_ok=False)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            raise
+    path.unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: str | Path, prefixes: tuple[str, ...]) -> list[Path]:

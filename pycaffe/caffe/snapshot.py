@@ -7,6 +7,7 @@ is the last, and where it is, the others are its own.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import h5py
 import numpy as np
 
 from . import net_weights, resume_file
-from .atomic_file import remove_leftovers, temporary_names
+from .atomic_file import check_folder, remove_leftovers, temporary_names
 from .blob import proto_shape
 from .errors import ProtoError, SnapshotError, WeightsError
 from .hdf5_layers import hdf5_writer, write_text
@@ -41,11 +42,16 @@ def check_writable(param: caffe_pb2.SolverParameter) -> None:
             f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory "
             f"exists and is writable: there is no directory '{folder}'. Create it, or change snapshot_prefix"
         )
-    if not os.access(folder, os.W_OK):
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(f"{param.snapshot_prefix}_iter_{param.max_iter}.solverstate.h5")
+        check_folder(folder, f"{Path(param.snapshot_prefix).name}_iter_")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise SnapshotError(
             f"Cannot write to snapshot prefix '{param.snapshot_prefix}'.  Make sure that the directory "
-            f"exists and is writable: '{folder}' is not. Change snapshot_prefix"
-        )
+            f"exists and is writable: {reason}. Change snapshot_prefix"
+        ) from error
 
 
 def check_size(solver: Solver) -> None:
