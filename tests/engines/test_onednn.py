@@ -104,6 +104,15 @@ CASES = {
         [(2, 21, 9, 11)],
         'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
     ),
+    "lrn of another window": ([IMAGE], 'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 3 alpha: 0.5 }'),
+    "lrn of few channels": (
+        [(2, 3, 9, 11)],
+        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 k: 2 }',
+    ),
+    "lrn within few more": (
+        [(2, 21, 9, 11)],
+        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
+    ),
     "batch norm": ([IMAGE], 'type: "BatchNorm" BOTTOM top: "y"'),
     "batch norm global": (
         [IMAGE],
@@ -265,8 +274,13 @@ def test_the_layers_of_convolutional_nets_have_kernels(monkeypatch: pytest.Monke
         net = net_of(layer_net(shapes, layer), "onednn", monkeypatch)
         if net._steps[-1].kernel.engine != "onednn":
             fallen.add(case)
-    last = {f"{case}, channels last" for case in ("ave overhanging the padding", "lrn across", "lrn within")}
-    assert fallen == {"ave overhanging the padding", *last}
+    overhanging = {"ave overhanging the padding", "ave overhanging the padding, channels last"}
+    assert fallen == {
+        *overhanging,
+        "lrn within, channels last",
+        "lrn of few channels",
+        "lrn within few more",
+    }
 
 
 LENET = """

@@ -1,4 +1,5 @@
-"""LRN in the blocked layout, where oneDNN has fast code for its window."""
+"""LRN, in a layout for which oneDNN has fast code: blocks of channels do for whole blocks and some windows, channels
+last for most others."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Call, OneDNNKernel, first_fast, no_post
-from .place import Operand
+from .library import load
+from .place import PLACE, Operand
 from .primitives import (
     DIFF_DST,
     DIFF_SRC,
@@ -27,8 +29,15 @@ from .primitives import (
     Memory,
     MemoryDesc,
     PrimitiveDesc,
+    activations,
     blocked,
+    channels_last,
 )
+
+
+# Channels last, oneDNN is slow with fewer channels than a block has, crashes for a window of 1, and its gradients
+# of windows larger than this are wrong where the channels do not fill blocks.
+_LARGEST = 5
 
 
 def _numbers(layer: Any) -> tuple[int, int, float, float, float]:
@@ -59,6 +68,18 @@ def _find(
     return None if backward is None else (forward, backward)
 
 
+def _layout(layer: Layer, bottom: Blob) -> MemoryDesc | None:
+    """The first fast layout, the one in which the bottom lies if it is; None where there is none."""
+    if bottom.num_axes not in (4, 5):
+        return None
+    shape, window = bottom.shape, layer.layer_param.lrn_param.local_size
+    layouts = [blocked(shape)]
+    if shape[1] >= load().channel_block and 1 < window <= _LARGEST:
+        home = activations(shape, PLACE.home(bottom))
+        layouts = list(dict.fromkeys([home, *layouts, channels_last(shape)]))
+    return next((layout for layout in layouts if _find(layout, *_numbers(layer)) is not None), None)
+
+
 @kernel("LRN", engine="onednn")
 class LRNKernel(OneDNNKernel):
     repeatable = True
@@ -67,15 +88,16 @@ class LRNKernel(OneDNNKernel):
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         return (
             super().supports(layer, bottom)
-            and bottom[0].num_axes in (4, 5)
             and list(layer.layer_param.top) != list(layer.layer_param.bottom)
-            and _find(blocked(bottom[0].shape), *_numbers(layer)) is not None
+            and _layout(layer, bottom[0]) is not None
         )
 
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self._layout = layout = blocked(bottom[0].shape)
+        layout = _layout(self.layer, bottom[0])
+        assert layout is not None  # supports asked
+        self._layout = layout
         found = _find(layout, *_numbers(self.layer))
-        assert found is not None  # supports asked
+        assert found is not None
         self._found = found
         arguments: dict[int, Any] = {
             SRC: Operand(bottom[0], "data", layout, "read"),
