@@ -1,5 +1,5 @@
-"""LRN, in a layout for which oneDNN has fast code: blocks of channels do for whole blocks and some windows, channels
-last for most others."""
+"""LRN, in a layout for which oneDNN has fast code: blocks where the channels fill them, for some windows;
+channels last for most others."""
 
 from __future__ import annotations
 
@@ -34,9 +34,8 @@ from .primitives import (
     channels_last,
 )
 
-
-# Channels last, oneDNN is slow with fewer channels than a block has, crashes for a window of 1, and its gradients
-# of windows larger than this are wrong where the channels do not fill blocks.
+# Channels last, oneDNN is slow with fewer channels than a block has, crashes for a window of 1, and its
+# gradients of larger windows than this are wrong where the channels do not fill blocks.
 _LARGEST = 5
 
 
