@@ -104,15 +104,6 @@ CASES = {
         [(2, 21, 9, 11)],
         'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
     ),
-    "lrn of another window": ([IMAGE], 'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 3 alpha: 0.5 }'),
-    "lrn of few channels": (
-        [(2, 3, 9, 11)],
-        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 k: 2 }',
-    ),
-    "lrn within few more": (
-        [(2, 21, 9, 11)],
-        'type: "LRN" BOTTOM top: "y" lrn_param { local_size: 5 alpha: 0.5 norm_region: WITHIN_CHANNEL }',
-    ),
     "batch norm": ([IMAGE], 'type: "BatchNorm" BOTTOM top: "y"'),
     "batch norm global": (
         [IMAGE],
