@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from ...proto import caffe_pb2
+from ...synced_mem import SyncedMem
 from .base import Call, OneDNNKernel, no_post
 from .place import PLACE, Operand
 from .primitives import (
@@ -26,6 +30,7 @@ from .primitives import (
     WORKSPACE_MD,
     Buffer,
     Memory,
+    MemoryDesc,
     PrimitiveDesc,
     activations,
     dims,
@@ -50,17 +55,52 @@ def algorithm(layer: Any) -> int | None:
     """oneDNN's pooling that gives the original's numbers, or None.
 
     The original's average divides by the window up to the end of the padding. That is the whole window where
-    none reaches farther, and the pixels in the image where there is no padding; else it is neither of
-    oneDNN's two."""
+    none reaches farther (else see _Border), and the pixels in the image where there is no padding."""
     if layer.method == _Pool.MAX:
         return POOLING_MAX
     if layer.method != _Pool.AVE:
         return None
-    if not any(layer.pad):
-        return POOLING_AVG_EXCLUDE
-    return (
-        POOLING_AVG_INCLUDE if all(o <= p for o, p in zip(_overhang(layer), layer.pad, strict=True)) else None
-    )
+    return POOLING_AVG_INCLUDE if any(layer.pad) else POOLING_AVG_EXCLUDE
+
+
+class _Border:
+    """The last windows along an axis that reach beyond the padding: the original divides by what lies up to
+    there, oneDNN by the whole window. parts: (where in memory, factor that makes up for it)"""
+
+    def __init__(self, layer: Any, layout: MemoryDesc):
+        self._layout = layout
+        images, channels, *places = layout.shape
+        self._shape, first = layout.shape, 2
+        if layout.key[4]:
+            block = layout.key[4][0][1]
+            self._shape = (images, -(-channels // block), *places, block)
+        elif not layout.plain:
+            self._shape, first = (images, *places, channels), 1
+        self.parts: list[tuple[tuple[Any, ...], np.float32]] = []
+        if layer.method == _Pool.AVE and any(layer.pad):
+            for k, (axis, size) in enumerate(zip(layer.windows.axes, layer.kernel, strict=True)):
+                if axis.lengths[-1] < size:
+                    where = (*[slice(None)] * (first + k), -1)
+                    self.parts.append((where, np.float32(size / axis.lengths[-1])))
+
+    def _seen(self, mem: SyncedMem, access: str) -> np.ndarray:
+        if self._layout.plain:
+            return getattr(mem, access)()[: mem.size].reshape(self._shape)
+        buffer = getattr(mem, f"{access}_in")(PLACE, self._layout)
+        return buffer.floats[: math.prod(self._shape)].reshape(self._shape)
+
+    def correct(self, mem: SyncedMem) -> None:
+        self._scale(self._seen(mem, "modify"))
+
+    def corrected(self, mem: SyncedMem, out: Buffer) -> None:
+        """out: a copy in the same layout, corrected."""
+        copy = out.floats[: math.prod(self._shape)].reshape(self._shape)
+        np.copyto(copy, self._seen(mem, "read"))
+        self._scale(copy)
+
+    def _scale(self, values: np.ndarray) -> None:
+        for where, factor in self.parts:
+            values[where] *= factor
 
 
 @kernel("Pooling", engine="onednn")
@@ -116,9 +156,13 @@ class PoolingKernel(OneDNNKernel):
         self._forward = Call(run, self._found, arguments)
         self.top_homes = [self._target]
         self.settle(top)
+        self._border = _Border(layer, self._target)
+        self.repeatable = not self._border.parts
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
+        if self._border.parts:
+            self._border.correct(top[0].data_mem)
 
     def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         desc = PrimitiveDesc(
@@ -130,8 +174,10 @@ class PoolingKernel(OneDNNKernel):
             self._found,
             no_post(),
         )
+        self._diff = Buffer(self._target.nbytes) if self._border.parts else None
+        corrected = None if self._diff is None else Memory(self._target, self._diff)
         arguments: dict[int, Any] = {
-            DIFF_DST: Operand(top[0], "diff", self._target, "read"),
+            DIFF_DST: corrected or Operand(top[0], "diff", self._target, "read"),
             DIFF_SRC: Operand(bottom[0], "diff", self._source, "write"),
         }
         if self._workspace is not None:
@@ -146,4 +192,6 @@ class PoolingKernel(OneDNNKernel):
         bottom: Sequence[Blob],
     ) -> None:
         if propagate_down[0]:
+            if self._diff is not None:
+                self._border.corrected(top[0].diff_mem, self._diff)
             self._backward()
