@@ -14,7 +14,7 @@ from golden_vectors import Case, Comparison
 
 
 @pytest.mark.parametrize("case", golden.cases("solvers"), ids=str)
-def test_trajectory(case: Case, tmp_path: Path) -> None:
+def test_trajectory(case: Case, engine: str, tmp_path: Path) -> None:
     folder = _copy(case, tmp_path)
     solver = caffe.get_solver(f"{folder}/solver.prototxt")
     solver.net.copy_from("init.caffemodel")
@@ -46,7 +46,7 @@ def test_trajectory(case: Case, tmp_path: Path) -> None:
     ids=["binary", "hdf5"],
 )
 @pytest.mark.parametrize("case", golden.cases("solvers"), ids=str)
-def test_resume(case: Case, prototxt: str, state: str, tmp_path: Path) -> None:
+def test_resume(case: Case, prototxt: str, state: str, engine: str, tmp_path: Path) -> None:
     folder = _copy(case, tmp_path)
     solver = caffe.get_solver(f"{folder}/{prototxt}")
     solver.restore(f"{folder}/{state}")
