@@ -121,6 +121,20 @@ CASES = {
     ),
     "bias": ([IMAGE], 'type: "Bias" BOTTOM top: "y" bias_param { filler { type: "uniform" } }'),
     "relu": ([IMAGE], 'type: "ReLU" BOTTOM top: "y" relu_param { negative_slope: 0.2 }'),
+    "prelu": ([IMAGE], 'type: "PReLU" BOTTOM top: "y" prelu_param { filler { type: "uniform" } }'),
+    "prelu in place": (
+        [IMAGE],
+        'type: "PReLU" BOTTOM top: "lead" prelu_param { filler { type: "uniform" } }',
+    ),
+    "prelu shared": ([IMAGE], 'type: "PReLU" BOTTOM top: "y" prelu_param { channel_shared: true }'),
+    "prelu shared in place": (
+        [(2, 19, 5, 6)],
+        'type: "PReLU" BOTTOM top: "lead" prelu_param { channel_shared: true }',
+    ),
+    "prelu of padded blocks": ([(2, 10, 5, 6)], 'type: "PReLU" BOTTOM top: "y"'),
+    "prelu of rows": ([(6, 21)], 'type: "PReLU" BOTTOM top: "y" prelu_param { filler { type: "uniform" } }'),
+    "clip": ([IMAGE], 'type: "Clip" BOTTOM top: "y" clip_param { min: 0 max: 0.5 }'),
+    "clip of rows": ([(6, 21)], 'type: "Clip" BOTTOM top: "y" clip_param { min: -0.25 max: 0.5 }'),
     "elu": ([IMAGE], 'type: "ELU" BOTTOM top: "y" elu_param { alpha: 0.5 }'),
     "sigmoid": ([IMAGE], 'type: "Sigmoid" BOTTOM top: "y"'),
     "tanh": ([IMAGE], 'type: "TanH" BOTTOM top: "y"'),
@@ -206,6 +220,22 @@ def labels_of(case: str, rng: np.random.Generator) -> np.ndarray | None:
         return None
     axis = -1 if "axis: -1" in layer else 2 if "axis: 2" in layer else 1
     return rng.integers(0, shapes[0][axis], shapes[1])
+
+
+@pytest.mark.parametrize("lower", [-0.25, 0])
+def test_gradients_pass_a_clip_at_its_bounds(lower: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        'force_backward: true layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 6 } } } '
+        f'layer {{ name: "l" type: "Clip" bottom: "x" top: "y" clip_param {{ min: {lower} max: 0.5 }} }}'
+    )
+    net = net_of(text, "onednn", monkeypatch)
+    assert net._steps[-1].kernel.engine == "onednn"
+    net.blobs["x"].data[...] = [lower, 0.5, 0.25, 1, lower - 1e-6, -3]
+    net.run_forward()
+    net.blobs["y"].diff[...] = 2
+    net.run_backward()
+    assert net.blobs["y"].data.tolist() == [lower, 0.5, 0.25, 0.5, lower, lower]
+    assert net.blobs["x"].diff.tolist() == [2, 2, 2, 0, 0, 0]
 
 
 @pytest.mark.parametrize("case", ["lstm", "rnn"])

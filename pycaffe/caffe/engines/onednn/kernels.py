@@ -8,6 +8,7 @@ from . import lrn as lrn
 from . import neuron as neuron
 from . import normalization as normalization
 from . import pooling as pooling
+from . import prelu as prelu
 from . import recurrent as recurrent
 from . import sharing as sharing
 from . import softmax as softmax

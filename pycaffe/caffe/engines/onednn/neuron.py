@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
@@ -13,6 +15,7 @@ from .base import Call, OneDNNKernel, no_post
 from .place import PLACE, Operand
 from .primitives import (
     ABS,
+    CLIP,
     DIFF_DST,
     DIFF_SRC,
     DST,
@@ -55,6 +58,9 @@ class NeuronKernel(OneDNNKernel):
         """alpha and beta."""
         return 0.0, 0.0
 
+    def backward_numbers(self) -> tuple[float, float]:
+        return self.numbers()
+
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.layout = layout = element_layout(bottom[0])
         self.top_homes = [PLACE.home(bottom[0])]
@@ -74,8 +80,13 @@ class NeuronKernel(OneDNNKernel):
 
     def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layout = self.layout
+        numbers, hint = self.backward_numbers(), self._found
+        if numbers != self.numbers():
+            hint = PrimitiveDesc(
+                "eltwise_forward", FORWARD_TRAINING, self._used, layout, layout, *numbers, no_post()
+            )
         desc = PrimitiveDesc(
-            "eltwise_backward", self._used, layout, layout, layout, *self.numbers(), self._found, no_post()
+            "eltwise_backward", self._used, layout, layout, layout, *numbers, hint, no_post()
         )
         data = Operand(top[0] if self._from_top else bottom[0], "data", layout, "read")
         arguments = {
@@ -197,3 +208,21 @@ class LinearKernel(NeuronKernel):
 
     def numbers(self) -> tuple[float, float]:
         return self.layer.scale, self.layer.shift  # type: ignore[attr-defined]
+
+
+@kernel("Clip", engine="onednn")
+class ClipKernel(NeuronKernel):
+    algorithm = CLIP
+
+    @classmethod
+    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
+        clip: Any = layer
+        return super().supports(layer, bottom) and -np.inf < clip.min <= clip.max < np.inf
+
+    def numbers(self) -> tuple[float, float]:
+        return self.layer.min, self.layer.max  # type: ignore[attr-defined]
+
+    def backward_numbers(self) -> tuple[float, float]:
+        """oneDNN lets the gradient pass above the lower bound, the layer from there on."""
+        lower, upper = self.numbers()
+        return float(np.nextafter(np.float32(lower), np.float32(-np.inf))), upper
