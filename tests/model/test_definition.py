@@ -166,6 +166,14 @@ def test_an_output_that_only_training_makes_is_what_stands_in_its_place() -> Non
     assert m.net("test", inputs=[h]).inputs == ["fc1"]
 
 
+def test_a_layer_of_training_right_behind_the_data_is_not_deployed() -> None:
+    m = M.Model(seed=1)
+    x, y = m.data((np.ones((4, 3)), np.zeros(4)), 2)
+    m.softmax_loss(m.fc(m.dropout(x, phase="train"), 5), y)
+    net = m.net("deploy")
+    assert net.inputs == ["data"] and net(np.ones((2, 3))).shape == (2, 5)
+
+
 def test_what_is_made_in_another_phase_only_is_named_with_its_line() -> None:
     m = M.Model()
     x = m.input((2, 3))

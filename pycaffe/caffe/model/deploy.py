@@ -31,7 +31,7 @@ def define(
     data = [top for call in calls if is_data(call) for top in call.tops]
     stop = [*inputs, *(top for top in data if top not in inputs)]
     chosen = needed_for(calls, scores, stop)
-    needed = {top for call in chosen for top in call.inputs} | set(scores)
+    needed = {stand_in(top, set(chosen), stop) for call in chosen for top in call.inputs} | set(scores)
     definition = render(chosen, chosen, header, [*scores, *stop])
     put_inputs(definition, [top for top in stop if top in needed], shape_of, batch=1)
     if outputs is None:
