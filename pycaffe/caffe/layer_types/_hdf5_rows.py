@@ -28,24 +28,26 @@ _CLASSES = {"f": "H5T_FLOAT", "i": "H5T_INTEGER", "u": "H5T_INTEGER"}
 class Hdf5Rows:
     """names: the datasets. rows: how many each has. shapes: of one row, per dataset.
 
-    order: the order in which rows are taken, for shuffling; the file is then kept in memory whole. The
-    file is open only while a block is read, so that others may rewrite it later.
+    whole: keep all of the file in memory. order: the order in which rows are taken, for shuffling; only
+    where the file is kept whole. The file is open only while a block is read, the first one at once, so that
+    others may rewrite it later.
     Raises DataError, naming the file and the dataset.
     """
 
-    def __init__(self, path: str, names: Sequence[str]):
-        self.path, self._names = path, names
+    def __init__(self, path: str, names: Sequence[str], whole: bool = False):
+        self.path, self._names, self._whole = path, names, whole
+        self.order: np.ndarray | None = None
+        self._start = self._stop = 0
+        self._blocks: list[np.ndarray] = []
         with self._reading() as file:
             sets = [self._dataset(file, name) for name in names]
             counts = [s.shape[0] for s in sets]
             self.shapes = [tuple(s.shape[1:]) for s in sets]
-        self.rows: int = counts[0]
-        if min(counts) != max(counts) or not self.rows:
-            text = ", ".join(f"{name}: {n}" for name, n in zip(names, counts, strict=True))
-            raise DataError(f"{path}: its datasets must have equally many rows, at least one, not {text}")
-        self.order: np.ndarray | None = None
-        self._start = self._stop = 0
-        self._blocks: list[np.ndarray] = []
+            self.rows: int = counts[0]
+            if min(counts) != max(counts) or not self.rows:
+                text = ", ".join(f"{name}: {n}" for name, n in zip(names, counts, strict=True))
+                raise DataError(f"{path}: its datasets must have equally many rows, at least one, not {text}")
+            self._fill(sets, 0)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[h5py.File]:
@@ -103,27 +105,32 @@ class Hdf5Rows:
             start += count * step
 
     def _load(self, row: int) -> None:
-        rows = self.rows
-        if self.order is None:
-            widest = max(math.prod(shape) for shape in self.shapes)
-            rows = min(rows, max(1, _BLOCK // (4 * max(1, widest))))
-        start = row - row % rows
-        stop = min(self.rows, start + rows)
-        if not self._blocks or len(self._blocks[0]) < rows:
-            self._blocks = [np.empty((rows, *shape), np.float32) for shape in self.shapes]
-        self._start = self._stop = 0
         with self._reading() as file:
-            for name, shape, block in zip(self._names, self.shapes, self._blocks, strict=True):
-                dataset = self._dataset(file, name)
+            sets = [self._dataset(file, name) for name in self._names]
+            for name, shape, dataset in zip(self._names, self.shapes, sets, strict=True):
                 if dataset.shape != (self.rows, *shape):
                     now = f"{dataset.shape}, it was {(self.rows, *shape)}"
                     raise DataError(
                         f"{self.path}: dataset {name} has another shape since it was opened: {now}"
                     )
-                try:
-                    dataset.read_direct(block, np.s_[start:stop], np.s_[: stop - start])
-                except _FAULTS as error:
-                    raise DataError(f"{self.path}: dataset {name} cannot be read: {error}") from error
+            self._fill(sets, row)
+
+    def _fill(self, sets: Sequence[h5py.Dataset], row: int) -> None:
+        """Read the block that has this row."""
+        rows = self.rows
+        if not self._whole:
+            widest = max(math.prod(shape) for shape in self.shapes)
+            rows = min(rows, max(1, _BLOCK // (4 * max(1, widest))))
+        start = row - row % rows
+        stop = min(self.rows, start + rows)
+        self._start = self._stop = 0
+        if not self._blocks:
+            self._blocks = [np.empty((rows, *shape), np.float32) for shape in self.shapes]
+        for name, dataset, block in zip(self._names, sets, self._blocks, strict=True):
+            try:
+                dataset.read_direct(block, np.s_[start:stop], np.s_[: stop - start])
+            except _FAULTS as error:
+                raise DataError(f"{self.path}: dataset {name} cannot be read: {error}") from error
         self._start, self._stop = start, stop
 
 

@@ -87,6 +87,7 @@ class HDF5DataLayer(Layer):
                     self._row = file.rows
                 if self._row == file.rows:
                     self._next_file(file)
+                    del file  # its memory is needed for the next one
         except DataError as error:
             raise self._named(error) from error
 
@@ -102,7 +103,7 @@ class HDF5DataLayer(Layer):
         """The file of the present slot."""
         order = self._permutation(len(self._paths), 0)
         path = self._paths[self._slot if order is None else order[self._slot]]
-        file = Hdf5Rows(path, self._names)
+        file = Hdf5Rows(path, self._names, whole=order is not None)
         if self._shapes and self._shapes != file.shapes:
             raise DataError(
                 f"{path}: rows of {', '.join(self._names)} have the shapes {file.shapes}, those of the first "
@@ -149,7 +150,7 @@ class HDF5DataLayer(Layer):
 def _read_list(source: str) -> list[str]:
     log.info("Loading list of HDF5 filenames from: %s", source)
     try:
-        with open(source, encoding="utf-8", errors="surrogateescape") as file:
+        with open(source, encoding="utf-8-sig", errors="surrogateescape") as file:
             paths = [line.strip() for line in file if line.strip()]
     except OSError as error:
         raise DataError(f"Failed to open source file: {source}: {error.strerror}") from error
