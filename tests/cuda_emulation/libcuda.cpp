@@ -40,7 +40,11 @@ struct EmulatedKernel { char signature[64]; void (*run)(void**); char *shared_be
 
 static int thread_order = 0;  // 0 forward, 1 reversed, 2 shuffled
 static uint32_t shuffle_state = 1;
-static size_t memory_total = size_t(1) << 33, memory_used = 0;
+static size_t memory_from_environment() {
+    const char* text = getenv("EMULATED_CUDA_MEMORY");  // bytes
+    return text ? strtoull(text, nullptr, 10) : size_t(1) << 33;
+}
+static size_t memory_total = memory_from_environment(), memory_used = 0;
 static long launches = 0;
 static char complaint[512] = "";
 

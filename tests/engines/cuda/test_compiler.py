@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,11 @@ def test_cache_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = source.read_text(encoding="utf-8")
     first = compiler.cubin(source, text)
     [kept] = (tmp_path / "cache" / "pycaffe" / "cuda").iterdir()
-    kept.write_bytes(b"what stands there")
-    assert compiler.cubin(source, text) == b"what stands there"
+    kept.write_bytes(b"\x7fELF what stands there")
+    assert compiler.cubin(source, text) == b"\x7fELF what stands there"
     assert compiler.cubin(source, text + "\n// changed") == first
+    kept.write_bytes(b"")
+    assert compiler.cubin(source, text) == first == kept.read_bytes()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -86,15 +89,44 @@ def test_compile_errors_name_file_and_line(tmp_path: Path) -> None:
         compiler.cubin(source, source.read_text())
 
 
-def test_a_compiler_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _any_compiler() -> Iterator[None]:
     from caffe.engines.cuda import compiler
 
-    monkeypatch.setenv("CAFFE_NVCC", "no/such/nvcc")
     compiler._nvcc.cache_clear()
-    with pytest.raises(EngineError, match="CAFFE_NVCC=no/such/nvcc does not run"):
-        compiler._nvcc()
-    monkeypatch.undo()
+    yield
     compiler._nvcc.cache_clear()
+
+
+@pytest.mark.usefixtures("_any_compiler")
+@pytest.mark.parametrize("text", [None, "", "#!/bin/sh\n", "#!/bin/sh\necho hello\n", "#!/bin/sh\nexit 1\n"])
+def test_a_compiler_that_does_not_run_is_named(
+    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from caffe.engines.cuda import compiler
+
+    path = tmp_path / "nvcc"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(0o755)
+    for named in (path, tmp_path):
+        monkeypatch.setenv("CAFFE_NVCC", str(named))
+        with pytest.raises(EngineError, match=f"CAFFE_NVCC={named} is not nvcc, or does not run"):
+            compiler._nvcc()
+
+
+@pytest.mark.usefixtures("_any_compiler")
+def test_a_compiler_that_writes_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from caffe.engines.cuda import compiler
+
+    path = tmp_path / "nvcc"
+    path.write_text("#!/bin/sh\necho Cuda compilation tools, release 13.0\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("CAFFE_NVCC", str(path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = data_path("cuda_kernels") / "bias.cu"
+    with pytest.raises(EngineError, match=r"has compiled bias\.cu, but has written no machine code"):
+        compiler.cubin(source, source.read_text(encoding="utf-8"))
 
 
 def _compile(source: Path, architecture: int, target: Path) -> str:

@@ -119,6 +119,32 @@ forward()
     assert "ignored" not in done.stderr
 
 
+def test_a_net_that_does_not_fit_is_told_and_the_next_one_runs() -> None:
+    code = """
+big = caffe.proto.caffe_pb2.NetParameter()
+big.CopyFrom(param)
+big.layer[0].input_param.shape[0].dim[0] = 1 << 20
+net = caffe.Net(big, caffe.TEST)
+net.blobs["x"].data[...] = 1
+for _ in range(2):
+    try:
+        net.forward()
+    except caffe.CaffeError as error:
+        print(error)
+del net
+print(forward())
+"""
+    done = support.run_python(NET + code, EMULATED_CUDA_MEMORY=str(6 << 20))
+    assert done.returncode == 0, done.stderr
+    *said, last = done.stdout.splitlines()
+    assert len(said) == 2 and last == "[1.0, 2.0, 3.0, 4.0]"
+    for line in said:
+        assert line.startswith(
+            "out of memory on GPU 0 (emulated on the CPU): 4 MiB more were needed, 2 MiB of 6 MiB"
+        )
+        assert "Use a smaller batch_size with a larger iter_size" in line
+
+
 def test_nets_alive_at_the_end_disturb_nobody() -> None:
     code = """
 net = caffe.Net(param, caffe.TEST)

@@ -129,10 +129,9 @@ def cubin(path: Path, text: str) -> bytes:
     headers = b"".join(p.read_bytes() for p in sorted(path.parent.glob("*.cuh")))
     key = hashlib.sha256(headers + "\0".join([text, version, *command[1:]]).encode()).hexdigest()[:32]
     cached = _cache_folder() / f"{path.stem}-{key}.cubin"
-    try:
-        return cached.read_bytes()
-    except OSError:
-        pass
+    image = _read(cached)
+    if image:
+        return image
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "kernel.cubin"
         done = subprocess.run(
@@ -141,9 +140,20 @@ def cubin(path: Path, text: str) -> bytes:
         if done.returncode:
             message = (done.stderr or done.stdout).strip()
             raise EngineError(f"nvcc cannot compile {path.name} for sm_{major}{minor}:\n{message}")
-        image = target.read_bytes()
+        image = _read(target)
+    if not image:
+        raise EngineError(f"{nvcc} says that it has compiled {path.name}, but has written no machine code")
     _store(cached, image)
     return image
+
+
+def _read(path: Path) -> bytes:
+    """Machine code, or nothing where there is none: no such file, or one that was harmed."""
+    try:
+        image = path.read_bytes()
+    except OSError:
+        return b""
+    return image if image.startswith(b"\x7fELF") else b""
 
 
 def _store(path: Path, image: bytes) -> None:
@@ -178,14 +188,23 @@ def _nvcc() -> tuple[str, str]:
     ]
     candidates = [override] if override else usual
     for path in candidates:
-        if path and os.access(path, os.X_OK):
-            done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
-            if done.returncode == 0:
-                return path, done.stdout.strip().splitlines()[-1]
+        version = _version(path) if path else ""
+        if path and version:
+            return path, version
     if override:
-        raise EngineError(f"CAFFE_NVCC={override} does not run: it must be the path of nvcc")
+        raise EngineError(f"CAFFE_NVCC={override} is not nvcc, or does not run: it must be the path of nvcc")
     raise EngineError(
         "the GPU engine compiles its kernels with nvcc, which is not in PATH, CUDA_HOME/bin or "
         "/usr/local/cuda/bin: install the "
         "CUDA toolkit, or set CAFFE_NVCC to nvcc's path"
     )
+
+
+def _version(path: str) -> str:
+    """What nvcc at this path says of itself; "" where there is none."""
+    try:
+        done = subprocess.run([path, "--version"], check=False, capture_output=True, text=True)
+    except (OSError, ValueError):
+        return ""
+    named = "cuda compilation tools" in done.stdout.lower()
+    return done.stdout.strip().splitlines()[-1] if done.returncode == 0 and named else ""

@@ -101,7 +101,7 @@ class Buffer:
 
 
 class CudaPlace:
-    """See synced_mem.Place. counts: copies and bytes so far, "to_device", "to_host", "to_device_bytes" ..."""
+    """See places.Place. counts: copies and bytes so far, "to_device", "to_host", "to_device_bytes" ..."""
 
     name = "cuda"
 
