@@ -23,8 +23,9 @@ from .net_insertion import filter_net, insert_splits
 from .net_source import NetSource
 from .net_step import Runner, Step, backward_order, log_fallbacks
 from .net_wiring import LearnableParam, Wiring
+from .places import Pool
 from .proto import caffe_pb2
-from .synced_mem import Pool, SyncedMem
+from .synced_mem import SyncedMem
 from .upgrade_proto import read_net_upgraded, upgrade_net
 
 log = logging.getLogger("caffe.net")

@@ -10,7 +10,8 @@ from typing import Any
 
 from .errors import NetError
 from .kernels import Fused
-from .synced_mem import Pool, SyncedMem
+from .places import Pool
+from .synced_mem import SyncedMem
 
 # What is given up after each position of a pass.
 Ends = list[list[tuple[SyncedMem, Callable[[], None]]]]

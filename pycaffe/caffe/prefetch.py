@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from .errors import CaffeError, DataError, ForkError
-from .synced_mem import SyncedMem, aligned_zeros
+from .places import aligned_zeros
+from .synced_mem import SyncedMem
 
 
 class Batch:

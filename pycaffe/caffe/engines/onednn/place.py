@@ -31,7 +31,7 @@ RECORDER = Recorder()
 
 
 class OneDNNPlace:
-    """See synced_mem.Place. counts: copies between layouts so far, by kind."""
+    """See places.Place. counts: copies between layouts so far, by kind."""
 
     name = "onednn"
 
