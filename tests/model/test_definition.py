@@ -272,4 +272,10 @@ def test_every_layer_type_has_its_function() -> None:
         function = getattr(M, snake_case(type_name))
         assert callable(function) and function.__doc__
         assert snake_case(type_name) in dir(M) and snake_case(type_name) in dir(M.Model())
+    for words, function in [
+        ("abs_val", "absval"),
+        ("arg_max", "argmax"),
+        ("softmax_with_loss", "softmax_loss"),
+    ]:
+        assert getattr(M, words).__doc__ == getattr(M, function).__doc__, "as the type is written"
     assert "num_output" in M.convolution.__doc__ or "Layer type Convolution" in M.convolution.__doc__

@@ -27,8 +27,11 @@ _registered: dict[str, LayerFunction] = {}
 
 def snake_case(name: str) -> str:
     """ "MaxPool" -> "max_pool"; "ReLU" -> "relu", as the layer's file is called."""
-    if name in layer_types.BUILT_IN:
-        return layer_types.BUILT_IN[name]
+    return layer_types.BUILT_IN.get(name) or _words(name)
+
+
+def _words(name: str) -> str:
+    """ "AbsVal" -> "abs_val", whatever its file is called."""
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text).lower()
 
@@ -64,6 +67,9 @@ def find(name: str) -> LayerFunction:
     types = type_functions()
     if name in types:
         return of_type(types[name], name)
+    spelled = {_words(type): function for function, type in types.items()}
+    if name in spelled:
+        return find(spelled[name])
     known = function_names()
     raise ModelError(
         f"there is no layer function '{name}'{closest(name, known)}; M.register_module(module) adds those of "
