@@ -15,6 +15,7 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import End, Fused, repeatable
 from ...synced_mem import SyncedMem
+from .groups import Group
 from .place import RECORDER
 
 # So many passes in a row that could not be repeated end the attempts.
@@ -69,7 +70,7 @@ class Repeated(Fused):
         steps = [s for r in runners for s in (r.steps if isinstance(r, Fused) else (r,))]
         super().__init__(steps)
         self._runners, self._ends = list(runners), list(ends)
-        self._groups: list[Any] = [r for r in runners if isinstance(r, Fused)]
+        self._groups = [r for r in runners if isinstance(r, Group)]
         blobs = dict.fromkeys(b for s in steps for b in (*s.bottom, *s.top))
         self._blobs: list[Blob] = list(blobs)
         self._watched: set[SyncedMem] = set(kept)
@@ -153,7 +154,7 @@ class Repeated(Fused):
         finally:
             RECORDER.events = None
         self._recorded = all(
-            r.only_called if r in self._groups else repeatable(r)  # its kernel may be another since then
+            r.only_called if isinstance(r, Group) else repeatable(r)  # its kernel may be another since then
             for r in self._runners
         )
         if self._recorded:
