@@ -249,6 +249,12 @@ def test_numbers_must_be_positive(images: list[np.ndarray], field: str) -> None:
         net(f"{field}: 0")
 
 
+def test_more_batches_ahead_than_memory_holds(images: list[np.ndarray]) -> None:
+    """Refused before any is made."""
+    with pytest.raises(LayerError, match=r"layer 'd'.*prefetch \(=4294967295\): so many batches of"):
+        net("prefetch: 4294967295")
+
+
 def test_no_source() -> None:
     with pytest.raises(DataError, match="data_param has no source"):
         net(source="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +12,15 @@ import numpy as np
 
 from ..blob import Blob
 from ..errors import DataError
+from ..execution import memory_limit, memory_text
 from ..layer import Layer
 from ..prefetch import Batch, Prefetcher
 from ..random_streams import Stream
 from ._ranks import common_seed, share
 
 log = logging.getLogger("caffe.data")
+
+_OBJECT = 1 << 10  # bytes that a batch takes besides its data
 
 
 class PrefetchingLayer(Layer):
@@ -54,6 +58,17 @@ class PrefetchingLayer(Layer):
 
     def named(self, error: DataError) -> DataError:
         return DataError(f"layer '{self.name}' ({self.type}): {error}")
+
+    def check_prefetch(self) -> None:
+        """Raises LayerError where the batches that may be read ahead need more memory than there is."""
+        prefetch, each = self.layer_param.data_param.prefetch, 4 * math.prod(self._shape) + _OBJECT
+        limit = memory_limit()
+        if each <= limit < prefetch * each:  # one that is too large itself, the net refuses
+            raise self.error(
+                f"data_param.prefetch (={prefetch}): so many batches of {memory_text(each)} need "
+                f"{memory_text(prefetch * each)} of memory; there are {memory_text(limit)}. A smaller "
+                "prefetch or batch_size needs less"
+            )
 
     def log_size(self) -> None:
         log.info("output data size: %s", ",".join(map(str, self._shape)))

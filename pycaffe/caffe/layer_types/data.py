@@ -60,6 +60,7 @@ class DataLayer(PrefetchingLayer):
             backend = caffe_pb2.DataParameter.DB.Name(param.backend).lower()
             log.info("Opened %s %s", backend, param.source)
             datum, self._shape = self._fill.look_at(reader.first_record(), param.batch_size)
+            self.check_prefetch()
             self.log_size()
             if datum.encoded:  # decoding takes long, and lets other threads run
                 reader.threads = self.run.threads

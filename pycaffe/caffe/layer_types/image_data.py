@@ -79,6 +79,7 @@ class ImageDataLayer(PrefetchingLayer):
                 position=skip,
             )
             self._shape = (param.batch_size, *self._fill.look_at(skip))
+            self.check_prefetch()
             self.log_size()
         except DataError as error:
             raise self.named(error) from error

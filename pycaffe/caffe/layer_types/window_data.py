@@ -84,6 +84,7 @@ class WindowDataLayer(PrefetchingLayer):
         except DataError as error:
             raise self.named(error) from error
         self._shape = (param.batch_size, 3, size, size)
+        self.check_prefetch()
         self.log_size()
 
     def _crop_size(self) -> int:
