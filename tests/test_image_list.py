@@ -37,6 +37,8 @@ def read(tmp_path: Path, content: bytes) -> list[tuple[str, int, str]]:
         (b"a.png -1\nb.png +2\nc.png 007\n", [("a.png", -1, "1"), ("b.png", 2, "2"), ("c.png", 7, "3")]),
         (b"\xef\xbb\xbfa.png 3\n", [("a.png", 3, "1")]),
         ("Käse/ß.png 3\n".encode(), [("Käse/ß.png", 3, "1")]),
+        ("Käse/ß.png 3\r\nb.png 4\r\n".encode("utf-16"), [("Käse/ß.png", 3, "1"), ("b.png", 4, "2")]),
+        (b"\xfe\xff" + "b.png 4".encode("utf-16-be"), [("b.png", 4, "1")]),
         (b"2 3\n", [("2", 3, "1")]),
         (b"a.png 2147483647\nb.png -2147483648\n", [("a.png", 2**31 - 1, "1"), ("b.png", -(2**31), "2")]),
         (b"", []),

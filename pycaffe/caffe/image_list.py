@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,15 +36,19 @@ def read_image_list(source: str) -> ImageList:
     """The list in a text file.
 
     The label is what follows the last white space, so that paths may hold spaces. Blank lines, white space
-    around, Windows' line ends and a byte order mark do not count. Raises DataError, with file and line, for
-    a line without a label, and for a label that is no integer of 32 bits.
+    around, Windows' line ends and a byte order mark do not count; with one of UTF-16 (PowerShell writes it),
+    the list is read as that. Raises DataError, with file and line, for a line without a label, and for a
+    label that is no integer of 32 bits.
     """
     paths: list[str] = []
     labels: list[int] = []
     lines: list[int] = []
     try:
+        with open(source, "rb") as start:
+            wide = start.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         # Paths are bytes to the system; those that are no UTF-8 survive the way through text.
-        with open(source, encoding="utf-8-sig", errors="surrogateescape") as file:
+        encoding, errors = ("utf-16", "replace") if wide else ("utf-8-sig", "surrogateescape")
+        with open(source, encoding=encoding, errors=errors) as file:
             for number, raw in enumerate(file, 1):
                 line = raw.strip(_SPACE)
                 if not line:

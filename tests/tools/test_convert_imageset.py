@@ -114,6 +114,13 @@ def test_nothing_written_is_a_failure(cli, images: list[np.ndarray], listed: str
     assert not Path("made").exists()
 
 
+def test_a_root_folder_without_its_slash(cli, images: list[np.ndarray]) -> None:
+    done = cli("in", "list.txt", "made", tool="convert_imageset")
+    assert done.status == 1
+    assert "Could not open or find file in0.png" in done.err
+    assert "did you mean in/ ?" in done.error
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "message"),
     [

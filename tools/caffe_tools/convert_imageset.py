@@ -22,6 +22,7 @@ from .new_databases import NewDatabase, new_databases
 log = logging.getLogger("caffe.tools")
 
 _LOG_EVERY = 1000
+_NOT_OPENED = "could not be opened"
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,11 @@ def convert(root: str, listfile: str, db_name: str, flags: Flags) -> None:
         if total:
             log.warning("Skipped %d of %d images (%s)", total, len(images), reasons)
         if not database.count:
+            hint = ""
+            if root and not root.endswith("/") and skipped[_NOT_OPENED]:
+                hint = f". ROOTFOLDER is put before each path as it is: did you mean {root}/ ?"
             raise DataError(
-                f"no image was written, so {db_name} was not made: {listfile} lists {len(images)}"
+                f"no image was written, so {db_name} was not made: {listfile} lists {len(images)}{hint}"
             )
         if total and flags.strict:
             raise DataError(
@@ -148,7 +152,7 @@ class _Reader:
         try:
             data = read_file(path)
         except DataError as error:
-            return _Unreadable(str(error), "could not be opened")
+            return _Unreadable(str(error), _NOT_OPENED)
         try:
             image = resize(decode(data, not self._flags.gray), self._height, self._width)
         except DataError as error:
