@@ -146,6 +146,13 @@ CASES = {
     "sum of three": ([IMAGE] * 3, 'type: "Eltwise" BOTTOM top: "y"'),
     "sum of forty": ([(2, 16, 3, 4)] * 40, 'type: "Eltwise" BOTTOM top: "y"'),
     "product": ([IMAGE, IMAGE], 'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: PROD }'),
+    "product of three": ([IMAGE] * 3, 'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: PROD }'),
+    "maximum": ([IMAGE] * 2, 'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: MAX }'),
+    "maximum of three": ([IMAGE] * 3, 'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: MAX }'),
+    "maximum of four rows": (
+        [(6, 21)] * 4,
+        'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: MAX }',
+    ),
     "concat": ([IMAGE, (2, 16, 9, 11)], 'type: "Concat" BOTTOM top: "y"'),
     "concat off the blocks": ([(2, 10, 4, 5), (2, 7, 4, 5)], 'type: "Concat" BOTTOM top: "y"'),
     "concat of images": ([IMAGE, IMAGE], 'type: "Concat" BOTTOM top: "y" concat_param { axis: 0 }'),
@@ -220,6 +227,30 @@ def labels_of(case: str, rng: np.random.Generator) -> np.ndarray | None:
         return None
     axis = -1 if "axis: -1" in layer else 2 if "axis: 2" in layer else 1
     return rng.integers(0, shapes[0][axis], shapes[1])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_ties_of_maxima_are_settled_as_in_the_layer(
+    count: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    tops = " ".join(f'top: "x{i}"' for i in range(count))
+    text = (
+        f'force_backward: true layer {{ name: "in" type: "Input" {tops} '
+        "input_param { shape { dim: 200 } } } "
+        f'layer {{ name: "l" type: "Eltwise" {tops.replace("top", "bottom")} top: "y" '
+        "eltwise_param { operation: MAX } }"
+    )
+    nets = [net_of(text, engine, monkeypatch) for engine in ("reference", "onednn")]
+    values = rng.integers(0, 3, (count, 200))
+    for net in nets:
+        for i in range(count):
+            net.blobs[f"x{i}"].data[...] = values[i]
+        net.run_forward()
+        net.blobs["y"].diff[...] = np.arange(200)
+        net.run_backward()
+    assert nets[1]._steps[-1].kernel.engine == "onednn"
+    for i in range(count):
+        assert np.array_equal(nets[1].blobs[f"x{i}"].diff, nets[0].blobs[f"x{i}"].diff)
 
 
 @pytest.mark.parametrize("lower", [-0.25, 0])
