@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
@@ -276,7 +276,7 @@ class Table:
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def answers(items: list[Item], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def answers(items: list[Item], options: argparse.Namespace) -> Generator[dict[str, Any], None, None]:
     """What one measuring process says to each item, until it ends."""
     command = [sys.executable, __file__, "--serve", json.dumps(items), f"--rounds={options.rounds}"]
     command += ["--small"] if options.small else []
@@ -317,7 +317,8 @@ def measure(items: list[Item], table: Table, options: argparse.Namespace, deadli
                     table.leave_out(left)
                 given.close()
                 return
-            answer = next(given, {"failed": f"its process ended, or said nothing for {PATIENCE} s"})
+            silence = f"its process ended, or said nothing for {PATIENCE} s"
+            answer: dict[str, Any] = next(given, {"failed": silence})
             items = items[1:]
             if "failed" in answer:
                 table.fail(item, answer["failed"])
