@@ -153,6 +153,15 @@ CASES = {
         [(6, 21)] * 4,
         'type: "Eltwise" BOTTOM top: "y" eltwise_param { operation: MAX }',
     ),
+    **{
+        f"reduction {operation} from {axis}": (
+            [IMAGE],
+            'type: "Reduction" BOTTOM top: "y" '
+            f"reduction_param {{ operation: {operation} axis: {axis} coeff: 0.5 }}",
+        )
+        for operation in ("SUM", "ASUM", "SUMSQ", "MEAN")
+        for axis in (0, 1)
+    },
     "concat": ([IMAGE, (2, 16, 9, 11)], 'type: "Concat" BOTTOM top: "y"'),
     "concat off the blocks": ([(2, 10, 4, 5), (2, 7, 4, 5)], 'type: "Concat" BOTTOM top: "y"'),
     "concat of images": ([IMAGE, IMAGE], 'type: "Concat" BOTTOM top: "y" concat_param { axis: 0 }'),

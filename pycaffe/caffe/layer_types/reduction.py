@@ -42,7 +42,10 @@ class ReductionLayer(Layer):
         top[0].reshape(bottom[0].shape[:axis])
 
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        x, out = bottom[0].cpu_data().reshape(self._view), top[0].overwrite_cpu_data().reshape(-1)
+        self.reduce(bottom[0].cpu_data().reshape(self._view), top[0].overwrite_cpu_data().reshape(-1))
+
+    def reduce(self, x: np.ndarray, out: np.ndarray) -> None:
+        """From x, (rows, numbers of a row), write out, (rows,)."""
         if self._operation == _Op.SUMSQ:
             np.einsum("nd,nd->n", x, x, out=out)
         else:
@@ -51,10 +54,13 @@ class ReductionLayer(Layer):
             out *= self._coeff
 
     def backward(self, top: Sequence[Blob], propagate_down: Sequence[bool], bottom: Sequence[Blob]) -> None:
-        if not propagate_down[0]:
-            return
-        x, diff = bottom[0].cpu_data().reshape(self._view), bottom[0].overwrite_cpu_diff().reshape(self._view)
-        scale = (top[0].cpu_diff().reshape(-1) * self._coeff)[:, None]
+        if propagate_down[0]:
+            diff = bottom[0].overwrite_cpu_diff().reshape(self._view)
+            self.spread(top[0].cpu_diff(), bottom[0].cpu_data().reshape(self._view), diff)
+
+    def spread(self, top_diff: np.ndarray, x: np.ndarray, diff: np.ndarray) -> None:
+        """The gradient of `reduce`: write diff, shaped like x."""
+        scale = (top_diff.reshape(-1) * self._coeff)[:, None]
         if self._operation == _Op.SUMSQ:
             np.multiply(x, 2 * scale, out=diff)
         elif self._operation == _Op.ASUM:

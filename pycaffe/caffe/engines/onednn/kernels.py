@@ -10,6 +10,7 @@ from . import normalization as normalization
 from . import pooling as pooling
 from . import prelu as prelu
 from . import recurrent as recurrent
+from . import reduction as reduction
 from . import sharing as sharing
 from . import softmax as softmax
 from . import softmax_loss as softmax_loss
