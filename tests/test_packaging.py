@@ -74,12 +74,12 @@ def test_console_scripts_lead_somewhere(wheel):
         "upgrade_net_proto_binary",
         "upgrade_solver_proto_text",
     }
-    import caffe_tools.main
+    import caffe_tools.entry
 
     for target in scripts.values():
         module, function = target.split(":")
-        assert module == "caffe_tools.main"
-        assert callable(getattr(caffe_tools.main, function))
+        assert module == "caffe_tools.entry"
+        assert callable(getattr(caffe_tools.entry, function))
 
 
 def test_unpacked_wheel_works_and_finds_its_data(wheel, tmp_path):

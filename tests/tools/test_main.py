@@ -152,6 +152,20 @@ def test_an_error_in_a_python_layer_tells_where(cli, tmp_path, monkeypatch):
         assert words in done.error
 
 
+def test_an_interrupt_while_it_is_still_being_imported():
+    code = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'numpy': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from caffe_tools import entry\n"
+        "entry.caffe()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_a_closed_stdout_is_no_traceback(start):
     read, write = os.pipe()
     os.close(read)

@@ -1,5 +1,5 @@
 """`python -m caffe_tools <command>` is `caffe <command>`."""
 
-from .main import main
+from .entry import caffe
 
-main()
+caffe()

@@ -36,47 +36,6 @@ _HELP = _switch("Show help and exit.", "-help", "--help", "-helpshort", "-helpfu
 _VERSION = _switch("Show the version and exit.", "-version", "--version")
 
 
-def main() -> None:
-    """The console script `caffe`."""
-    sys.exit(run(sys.argv[1:]))
-
-
-def convert_imageset() -> None:
-    sys.exit(run(sys.argv[1:], "convert_imageset"))
-
-
-def compute_image_mean() -> None:
-    sys.exit(run(sys.argv[1:], "compute_image_mean"))
-
-
-def extract_features() -> None:
-    sys.exit(run(sys.argv[1:], "extract_features"))
-
-
-def convert_mnist_data() -> None:
-    sys.exit(run(sys.argv[1:], "convert_mnist_data"))
-
-
-def convert_mnist_siamese_data() -> None:
-    sys.exit(run(sys.argv[1:], "convert_mnist_siamese_data"))
-
-
-def convert_cifar_data() -> None:
-    sys.exit(run(sys.argv[1:], "convert_cifar_data"))
-
-
-def upgrade_net_proto_text() -> None:
-    sys.exit(run(sys.argv[1:], "upgrade_net_proto_text"))
-
-
-def upgrade_net_proto_binary() -> None:
-    sys.exit(run(sys.argv[1:], "upgrade_net_proto_binary"))
-
-
-def upgrade_solver_proto_text() -> None:
-    sys.exit(run(sys.argv[1:], "upgrade_solver_proto_text"))
-
-
 def run(argv: Sequence[str], tool: str | None = None) -> int:
     """Run a command line; returns the exit status. tool: the command, where the program's name says it."""
     debug = any(word in ("-debug", "--debug") for word in argv)
