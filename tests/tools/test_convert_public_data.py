@@ -116,6 +116,8 @@ def test_what_is_there_is_replaced_by_force_alone(cli, digits: object, pictures:
 
 def test_a_fault_leaves_nothing(cli, digits: object, pictures: np.ndarray) -> None:
     Path("short").write_bytes(Path("images").read_bytes()[:-1])
+    Path("no images").write_bytes(idx(np.zeros((0, 6, 5), np.uint8)))
+    Path("no labels").write_bytes(idx(np.zeros(0, np.uint8)))
     Path("in", "test_batch.bin").write_bytes(b"text")
     before = sorted(os.listdir())
     for tool, words, message in (
@@ -128,6 +130,8 @@ def test_a_fault_leaves_nothing(cli, digits: object, pictures: np.ndarray) -> No
             "Unknown database backend 'foo'",
         ),
         ("convert_mnist_siamese_data", ["images", "short", "b"], "Incorrect label file magic"),
+        ("convert_mnist_data", ["no images", "no labels", "a/b/c"], "no images: it holds no images"),
+        ("convert_mnist_siamese_data", ["images", "no labels", "b"], "no labels: it holds no labels"),
         ("convert_cifar_data", ["in", "out", "lmdb"], "test_batch.bin: 4 bytes"),
         ("convert_cifar_data", ["none", "out", "lmdb"], "cannot read"),
         ("convert_cifar_data", ["in", "out", "foo"], "Unknown database backend 'foo'"),
@@ -135,5 +139,4 @@ def test_a_fault_leaves_nothing(cli, digits: object, pictures: np.ndarray) -> No
         done = cli(*words, tool=tool)
         assert done.status == 1
         assert message in done.error
-        assert [name for name in sorted(os.listdir()) if name != "out"] == before
-        assert not os.path.exists("out") or not os.listdir("out")
+        assert sorted(os.listdir()) == before, "not even the folders that were made for it"

@@ -119,6 +119,7 @@ def test_a_fault_on_the_way_leaves_no_database(cli, features: str) -> None:
             "the number of blob names and dataset names must be equal: 2 blobs, 1",
         ),
         (["conv,ip", "a,a", "1", "lmdb"], 2, "each blob needs a database of its own"),
+        (["conv,ip", "a,./a/", "1", "lmdb"], 2, "each blob needs a database of its own"),
         (["conv", "a", "0", "lmdb"], 2, "Invalid value for 'BATCHES'"),
         (["conv", "a", "x", "lmdb"], 2, "Invalid value for 'BATCHES'"),
         (["conv", "a", "1", "lmdb", "TPU"], 2, "'TPU' is not one of 'CPU', 'GPU'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 
 import click
 import numpy as np
@@ -55,7 +56,7 @@ def command(
             f"the number of blob names and dataset names must be equal: {len(names)} blobs, {len(targets)} "
             "databases"
         )
-    if len(set(targets)) < len(targets):
+    if len(set(map(os.path.abspath, targets))) < len(targets):
         raise click.UsageError(f"each blob needs a database of its own, not {databases}")
     refuse_existing(targets, force)
     choose_device(str(device) if mode == "GPU" else "")

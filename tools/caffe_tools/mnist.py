@@ -62,6 +62,8 @@ def _parse_idx(file: gzip.GzipFile | BinaryIO, path: Path, axes: int) -> np.ndar
     if len(head) < 4 + 4 * axes:
         raise DataError(f"{path}: truncated: it ends within its header")
     shape = tuple(int(n) for n in np.frombuffer(head, ">u4", offset=4))
+    if not shape[0]:
+        raise DataError(f"{path}: it holds no {_KINDS[axes]}s")
     if min(shape[1:], default=1) < 1:
         raise DataError(f"{path}: images of {shape[1]} x {shape[2]} pixels")
     size = int(np.prod(shape, dtype=object))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,19 +46,21 @@ def new_databases(
     targets: Sequence[str | Path], backend: str, force: bool = False
 ) -> Iterator[list[NewDatabase]]:
     """Databases to be written, which appear at their targets at the end; after any error, none of them does,
-    also after Ctrl-C or kill. Their folders are made if need be.
+    also after Ctrl-C or kill. Their folders are made if need be, and go again when nothing came of it.
 
     force: databases that are at the targets already are replaced at the end. Without it, and for anything
-    else that is there, raises DataError; likewise for an unknown backend, and when the disk refuses.
+    else that is there, raises DataError; likewise for targets that are the same, an unknown backend, a
+    database without any record, and when the disk refuses.
     """
     paths = [Path(target) for target in targets]
+    _refuse_same(paths)
     refuse_existing(paths, force)
     with contextlib.ExitStack() as stack:
         stack.enter_context(end_cleanly())
         stack.enter_context(_named(paths))
         folders: dict[Path, Path] = {}
         for parent in dict.fromkeys(path.parent for path in paths):
-            parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(parent, stack)
             folders[parent] = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix=".new-", dir=parent))
             )
@@ -69,11 +72,34 @@ def new_databases(
             ]
             yield writers
             for writer in writers:
+                if not writer.count:
+                    raise DataError(f"nothing was written, so {writer.target} was not made")
                 writer.commit()
         for i, (path, place) in enumerate(zip(paths, made, strict=True)):
             if force and path.exists():
                 path.rename(folders[path.parent] / f"old-{i}")  # goes with its folder
             place.rename(path)
+
+
+def _make_folder(folder: Path, stack: contextlib.ExitStack) -> None:
+    """Makes it with those above it; when the stack unwinds, what has stayed empty of these goes again."""
+    for part in (*reversed(folder.parents), folder):
+        if not part.exists():
+            part.mkdir(exist_ok=True)
+            stack.callback(_remove_if_empty, part)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _refuse_same(paths: Sequence[Path]) -> None:
+    seen: dict[str, Path] = {}
+    for path in paths:
+        other = seen.setdefault(os.path.abspath(path), path)
+        if other is not path:
+            raise DataError(f"each database needs a place of its own: {other} and {path} are the same")
 
 
 @contextlib.contextmanager
