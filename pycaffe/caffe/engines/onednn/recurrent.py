@@ -1,15 +1,11 @@
-"""LSTM and RNN: their matrix products by oneDNN. At each step, what the gates' inputs become is part of the
-product; states and their gradients are NumPy's.
+"""LSTM and RNN: their matrix products by oneDNN (products.py), states and their gradients by NumPy.
 
-Parameters stay in C order, in which products over all steps are as fast as in any. For those of a few rows at
-each step a copy of the weights is laid out as oneDNN likes, and another transposed for the way back. The
-layer's own arrays over all steps (history, carried, gates) are used, so that states go on as in the layer.
+At each step, what the gates' inputs become is part of the product. The layer's own arrays over all steps
+(history, carried, gates) are used, so that states go on as in the layer.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,175 +15,20 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
-from ...synced_mem import SyncedMem
-from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post, reorder_desc
-from .inner_product import forward_desc
+from .base import OneDNNKernel
 from .place import Operand
-from .primitives import (
-    BIAS,
-    BINARY_ADD,
-    BINARY_MUL,
-    DIFF_BIAS,
-    DIFF_DST,
-    DIFF_SRC,
-    DIFF_WEIGHTS,
-    DST,
-    SRC,
-    TANH,
-    WEIGHTS,
-    WEIGHTS_MD,
-    AnyDesc,
-    Attributes,
-    Buffer,
-    Memory,
-    PrimitiveDesc,
-    plain,
-    post_operand,
-    strided,
-)
-
-_TANH = ("eltwise", TANH, 0.0, 0.0)
-
-
-def _post(kind: str, rows: int, outputs: int) -> list[tuple]:
-    """What a product's results go through: "" nothing; "tanh"; "step" and "gates", for RNN and LSTM, add
-    what the gates get from elsewhere and take tanh; for "gates" of a · x, of which a · y + b is taken."""
-    if kind == "tanh":
-        return [_TANH]
-    if not kind:
-        return []
-    post: list[tuple] = [("binary", BINARY_ADD, plain((rows, outputs)))]
-    vector = plain((1, outputs))
-    if kind == "gates":
-        post += [("binary", BINARY_MUL, vector), _TANH, ("binary", BINARY_MUL, vector)]
-        return [*post, ("binary", BINARY_ADD, vector)]
-    return [*post, _TANH]
-
-
-@functools.lru_cache(maxsize=1024)
-def _find(rows: int, shape: tuple[int, int], bias: bool, kind: str, packed: bool) -> PrimitiveDesc | None:
-    """rows times weights of that shape, (outputs, inputs), or None where oneDNN has no fast code. packed: the
-    weights lie as it likes."""
-    outputs, inputs = shape
-    post = _post(kind, rows, outputs)
-    attributes = Attributes(post) if post else None
-    weights = AnyDesc(shape) if packed else plain(shape)
-    return first_fast([lambda: forward_desc(plain((rows, inputs)), weights, outputs, bias, attributes)])
-
-
-def _rows(array: np.ndarray) -> Memory:
-    """A memory over an array of rows, (…, n) as (any, n), which it keeps alive."""
-    memory = Memory(plain((math.prod(array.shape[:-1]), array.shape[-1])))
-    memory.point(array.ctypes.data)
-    memory.keep = array
-    return memory
-
-
-class _Product:
-    """y = x · Wᵀ + b on so many rows, and its gradients."""
-
-    def __init__(self, run: ExecutionContext, rows: int, weight: Blob, bias: Blob | None, kind: str = ""):
-        self._run, self._weight, self._bias = run, weight, bias
-        outputs, inputs = weight.shape
-        self._x, self._y = plain((rows, inputs)), plain((rows, outputs))
-        self._layout = plain(weight.shape)
-        found = _find(rows, (outputs, inputs), bias is not None, kind, False)
-        assert found is not None  # supports asked
-        self._found = found
-        self._hint = forward_desc(self._x, self._layout, outputs, bias is not None)
-
-    def forward(self, x: Argument, y: Argument) -> Call:
-        arguments: dict[int, Argument] = {
-            SRC: x,
-            WEIGHTS: Operand(self._weight, "data", self._layout, "read"),
-            DST: y,
-        }
-        if self._bias is not None:
-            arguments[BIAS] = Operand(self._bias, "data", plain(self._bias.shape), "read")
-        return Call(self._run, self._found, arguments)
-
-    def backward_data(self, dy: Argument, dx: Argument) -> Call:
-        desc = PrimitiveDesc(
-            "inner_product_backward_data", self._x, self._layout, self._y, self._hint, no_post()
-        )
-        weights = Operand(self._weight, "data", self._layout, "read")
-        return Call(self._run, desc, {DIFF_DST: dy, WEIGHTS: weights, DIFF_SRC: dx})
-
-    def backward_weights(self, x: Argument, dy: Argument, wanted: Sequence[bool]) -> _Learned:
-        bias = None if self._bias is None else plain(self._bias.shape)
-        desc = PrimitiveDesc(
-            "inner_product_backward_weights", self._x, self._layout, bias, self._y, self._hint, no_post()
-        )
-        gradients = [Gradient(self._run, self._weight, self._layout, wanted[0])]
-        arguments: dict[int, Argument] = {SRC: x, DIFF_DST: dy, DIFF_WEIGHTS: gradients[0].memory}
-        if self._bias is not None and bias is not None:
-            gradients.append(Gradient(self._run, self._bias, bias, wanted[1]))
-            arguments[DIFF_BIAS] = gradients[1].memory
-        return _Learned(Call(self._run, desc, arguments), gradients if any(wanted) else [])
-
-
-class _StepProduct:
-    """y = f(x · Wᵀ), or x · W, on the rows of a step, which are pointed at before each call.
-
-    operands: (number of a post-operation, what it takes)."""
-
-    def __init__(
-        self,
-        run: ExecutionContext,
-        weight: Blob,
-        x: Memory,
-        y: Memory,
-        kind: str = "",
-        operands: Sequence[tuple[int, Memory]] = (),
-        transposed: bool = False,
-    ):
-        shape = weight.shape
-        source = plain(shape)
-        if transposed:
-            shape = shape[::-1]
-            source = strided(shape, (1, shape[0]))
-        found = _find(x.desc.shape[0], shape, False, kind, True)
-        assert found is not None  # supports asked
-        layout = found.desc(WEIGHTS_MD)
-        packed = Memory(layout, Buffer(layout.nbytes))
-        self._weight = Operand(weight, "data", source, "read", on_host=True)
-        self._pack = Call(run, reorder_desc(source, layout), {SRC: self._weight, DST: packed})
-        self._known: tuple[SyncedMem, int] | None = None
-        more = {post_operand(k): memory for k, memory in operands}
-        self.call = Call(run, found, {SRC: x, WEIGHTS: packed, DST: y, **more})
-
-    def refresh(self) -> None:
-        """Lay the weights out anew if they may have changed."""
-        mem = self._weight.mem
-        known = self._known
-        if known is None or known[0] is not mem or known[1] != mem.version:
-            self._pack()
-            self._known = mem, mem.version
-
-
-class _Learned:
-    """Adds to the gradients of a weight and a bias; to none where none is wanted."""
-
-    def __init__(self, call: Call, gradients: Sequence[Gradient]):
-        self._call, self._gradients = call, gradients
-
-    def __call__(self) -> None:
-        for gradient in self._gradients:
-            gradient.before()
-        if self._gradients:
-            self._call()
-        for gradient in self._gradients:
-            gradient.after()
+from .primitives import Memory, plain
+from .products import Product, StepProduct, find_product, memory_of
 
 
 class _Recurrent(OneDNNKernel):
-    """kind: what happens to the gates at a step, of `_post`."""
+    """kind: what happens to the gates at a step, of products.find_product."""
 
     kind: str
 
     @classmethod
     def products(cls, layer: Any, steps: int, streams: int) -> list[tuple[Any, ...]]:
-        """Arguments of `_find` for all products."""
+        """Arguments of `find_product` for all products."""
         hidden = layer.blobs[layer.hidden].shape
         return [
             (steps * streams, layer.blobs[0].shape, True, "", False),
@@ -200,24 +41,24 @@ class _Recurrent(OneDNNKernel):
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         if not super().supports(layer, bottom):
             return False
-        return all(_find(*p) is not None for p in cls.products(layer, *bottom[0].shape[:2]))
+        return all(find_product(*p) is not None for p in cls.products(layer, *bottom[0].shape[:2]))
 
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer: Any = self.layer
         steps, streams = bottom[0].shape[:2]
         self.top_homes = [plain(b.shape) for b in top]
         self.settle(top)
-        self._inputs = _Product(run, steps * streams, *layer.blobs[:2])
+        self._inputs = Product(run, steps * streams, *layer.blobs[:2])
         shape = plain((steps * streams, layer.blobs[0].shape[1]))
         x = Operand(bottom[0], "data", shape, "read", on_host=True)
-        self._gates = _rows(layer.gates)
+        self._gates = memory_of(layer.gates)
         self._from_inputs = self._inputs.forward(x, self._gates)
         self._carried, self._gate, self._result = (
-            _rows(layer.carried[0]),
-            _rows(layer.gates[0]),
-            _rows(self.results()[0]),
+            memory_of(layer.carried[0]),
+            memory_of(layer.gates[0]),
+            memory_of(self.results()[0]),
         )
-        self._step = _StepProduct(
+        self._step = StepProduct(
             run,
             layer.blobs[layer.hidden],
             self._carried,
@@ -269,17 +110,17 @@ class _Recurrent(OneDNNKernel):
         wanted = layer.param_propagate_down
         self._gates_diff = np.empty_like(layer.gates)
         self._hidden_diff = np.empty_like(layer.history[0][0])
-        every = _rows(self._gates_diff)
-        self._gate_diff = _rows(self._gates_diff[0])
+        every = memory_of(self._gates_diff)
+        self._gate_diff = memory_of(self._gates_diff[0])
         weight = layer.blobs[layer.hidden]
-        self._back = _StepProduct(run, weight, self._gate_diff, _rows(self._hidden_diff), transposed=True)
+        self._back = StepProduct(run, weight, self._gate_diff, memory_of(self._hidden_diff), transposed=True)
         shape = plain((steps * streams, layer.blobs[0].shape[1]))
         x = Operand(bottom[0], "data", shape, "read", on_host=True)
         dx = Operand(bottom[0], "diff", shape, "write", on_host=True)
-        rows = _Product(run, steps * streams, weight, None)
+        rows = Product(run, steps * streams, weight, None)
         self._learned = [
             self._inputs.backward_weights(x, every, wanted[:2]),
-            rows.backward_weights(_rows(layer.carried), every, [wanted[layer.hidden]]),
+            rows.backward_weights(memory_of(layer.carried), every, [wanted[layer.hidden]]),
         ]
         self._to_bottom = self._inputs.backward_data(every, dx)
 
@@ -351,7 +192,7 @@ class LSTMKernel(_Recurrent):
         return self.layer.gates  # type: ignore[attr-defined]
 
     def operands(self) -> list[tuple[int, Memory]]:
-        return [(1, _rows(self._factor)), (3, _rows(self._factor)), (4, _rows(self._offset))]
+        return [(1, memory_of(self._factor)), (3, memory_of(self._factor)), (4, memory_of(self._offset))]
 
     def advance(self, t: int, cont: np.ndarray | None) -> None:
         layer: Any = self.layer
@@ -400,9 +241,9 @@ class RNNKernel(_Recurrent):
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().prepare(run, bottom, top)
         layer: Any = self.layer
-        self._product = _Product(run, len(layer.output), layer.blobs[-2], layer.blobs[-1], "tanh")
-        self._states = _rows(layer.history[0][1:])
-        self._output = self._product.forward(self._states, _rows(layer.output))
+        self._product = Product(run, len(layer.output), layer.blobs[-2], layer.blobs[-1], "tanh")
+        self._states = memory_of(layer.history[0][1:])
+        self._output = self._product.forward(self._states, memory_of(layer.output))
 
     def results(self) -> np.ndarray:
         return self.layer.history[0][1:]  # type: ignore[attr-defined]
@@ -415,11 +256,11 @@ class RNNKernel(_Recurrent):
         super().prepare_backward(run, bottom, top)
         layer: Any = self.layer
         self._inner, self._states_diff = np.empty_like(layer.output), np.empty_like(layer.carried)
-        inner = _rows(self._inner)
+        inner = memory_of(self._inner)
         self._learned.append(
             self._product.backward_weights(self._states, inner, layer.param_propagate_down[-2:])
         )
-        self._to_states = self._product.backward_data(inner, _rows(self._states_diff))
+        self._to_states = self._product.backward_data(inner, memory_of(self._states_diff))
 
     def output_backward(self, diff: np.ndarray) -> np.ndarray:
         output: np.ndarray = self.layer.output  # type: ignore[attr-defined]
