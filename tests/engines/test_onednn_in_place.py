@@ -38,6 +38,8 @@ IN_PLACE = {
     "tanh": 'type: "TanH"',
     "sigmoid": 'type: "Sigmoid"',
     "elu": 'type: "ELU"',
+    "prelu": 'type: "PReLU" prelu_param { filler { type: "uniform" } }',
+    "prelu of one slope": 'type: "PReLU" prelu_param { channel_shared: true }',
 }
 
 

@@ -98,8 +98,8 @@ class SoftmaxClassLoss(LossLayer):
 
     bottom[0]: scores with C classes along `axis`; bottom[1]: one label per position outside it.
     top[1], if there: p̂. No gradient flows back from it.
-    For kernels: score_blocks, (before, along, after the axis) of the scores; ignore_label, or None; read_labels,
-    and after it divisor: what the summed loss is divided by.
+    For kernels: score_blocks, (before, along, after the axis) of the scores; ignore_label, or None; and
+    read_labels, after which divisor is what the summed loss is divided by.
     """
 
     exact_num_top = None
