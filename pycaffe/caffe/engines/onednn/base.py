@@ -12,6 +12,7 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import Kernel
 from ...layer import Layer
+from .layouts import MemoryDesc, plain
 from .library import OneDNNError
 from .place import PLACE, RECORDER, Operand
 from .primitives import (
@@ -23,10 +24,8 @@ from .primitives import (
     Attributes,
     Buffer,
     Memory,
-    MemoryDesc,
     Primitive,
     PrimitiveDesc,
-    plain,
 )
 
 

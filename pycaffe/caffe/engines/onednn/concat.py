@@ -9,9 +9,10 @@ from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
 from .base import Argument, Call, OneDNNKernel, Region, no_post, reorder_desc
+from .layouts import MemoryDesc, activations, plain, submemory
 from .library import OneDNNError
 from .place import PLACE, Operand
-from .primitives import DST, MULTIPLE_SRC, SRC, MemoryDesc, PrimitiveDesc, activations, plain, submemory
+from .primitives import DST, MULTIPLE_SRC, SRC, PrimitiveDesc
 
 
 def regions(layout: MemoryDesc, axis: int, sizes: Sequence[int]) -> list[MemoryDesc] | None:

@@ -18,6 +18,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post
+from .layouts import AnyDesc, MemoryDesc, blocked, channels_last, dims, plain
 from .library import load
 from .place import Operand
 from .primitives import (
@@ -37,14 +38,8 @@ from .primitives import (
     SRC_MD,
     WEIGHTS,
     WEIGHTS_MD,
-    AnyDesc,
     Attributes,
-    MemoryDesc,
     PrimitiveDesc,
-    blocked,
-    channels_last,
-    dims,
-    plain,
 )
 
 # Images with at most so many channels are read in C order: the blocked layout would be mostly padding.

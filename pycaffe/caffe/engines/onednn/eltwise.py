@@ -11,6 +11,7 @@ from ...kernels import kernel
 from ...layer import Layer
 from ...proto import caffe_pb2
 from .base import Argument, Call, OneDNNKernel, common_layout, no_post, sum_desc
+from .layouts import MemoryDesc
 from .place import Operand
 from .primitives import (
     BINARY_ADD,
@@ -25,7 +26,6 @@ from .primitives import (
     Attributes,
     Buffer,
     Memory,
-    MemoryDesc,
     PrimitiveDesc,
     post_operand,
 )

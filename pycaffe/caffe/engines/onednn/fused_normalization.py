@@ -7,6 +7,7 @@ from typing import Any
 from ...execution import ExecutionContext
 from .base import Call, Gradient
 from .groups import Group
+from .layouts import plain
 from .normalization import backward_desc as bn_backward_desc
 from .normalization import forward_desc as bn_forward_desc
 from .normalization import vector
@@ -30,7 +31,6 @@ from .primitives import (
     Buffer,
     Memory,
     PrimitiveDesc,
-    plain,
 )
 
 

@@ -12,19 +12,10 @@ from ...errors import LayerError, NetError
 from ...execution import ExecutionContext
 from .groups import Group, unfinished
 from .inner_product import InnerProductKernel, forward_desc
+from .layouts import plain
 from .normalization import BatchNormKernel
 from .place import PLACE, Operand
-from .primitives import (
-    BIAS,
-    BINARY_ADD,
-    RELU,
-    WEIGHTS,
-    Attributes,
-    Buffer,
-    Memory,
-    plain,
-    post_operand,
-)
+from .primitives import BIAS, BINARY_ADD, RELU, WEIGHTS, Attributes, Buffer, Memory, post_operand
 
 
 class _Deferred:

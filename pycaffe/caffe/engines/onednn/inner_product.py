@@ -13,6 +13,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post
+from .layouts import AnyDesc, MemoryDesc, blocked, plain, strided
 from .place import PLACE, Operand
 from .primitives import (
     BIAS,
@@ -26,13 +27,8 @@ from .primitives import (
     SRC,
     WEIGHTS,
     WEIGHTS_MD,
-    AnyDesc,
     Attributes,
-    MemoryDesc,
     PrimitiveDesc,
-    blocked,
-    plain,
-    strided,
 )
 
 # So few items are put in a row each, which costs nothing beside the weights and lets oneDNN lay those out.

@@ -13,6 +13,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Call, OneDNNKernel, first_fast, no_post
+from .layouts import MemoryDesc, activations, blocked, channels_last
 from .library import load
 from .place import PLACE, Operand
 from .primitives import (
@@ -27,11 +28,7 @@ from .primitives import (
     WORKSPACE_MD,
     Buffer,
     Memory,
-    MemoryDesc,
     PrimitiveDesc,
-    activations,
-    blocked,
-    channels_last,
 )
 
 # Channels last, oneDNN is slow with fewer channels than a block has, crashes for a window of 1, and its

@@ -12,6 +12,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Call, OneDNNKernel, no_post
+from .layouts import MemoryDesc, plain
 from .place import PLACE, Operand
 from .primitives import (
     ABS,
@@ -32,9 +33,7 @@ from .primitives import (
     SWISH,
     TANH,
     TANH_DST,
-    MemoryDesc,
     PrimitiveDesc,
-    plain,
 )
 
 

@@ -17,6 +17,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Call, Gradient, OneDNNKernel, no_post
+from .layouts import MemoryDesc, activations, plain
 from .place import PLACE, Operand
 from .primitives import (
     BACKWARD,
@@ -38,10 +39,7 @@ from .primitives import (
     VARIANCE,
     Buffer,
     Memory,
-    MemoryDesc,
     PrimitiveDesc,
-    activations,
-    plain,
 )
 
 

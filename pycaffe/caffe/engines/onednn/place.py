@@ -17,7 +17,8 @@ import numpy as np
 
 from ...blob import Blob
 from ...synced_mem import SyncedMem
-from .primitives import DST, SRC, Buffer, Memory, MemoryDesc, Primitive, plain, reorder
+from .layouts import MemoryDesc, plain
+from .primitives import DST, SRC, Buffer, Memory, Primitive, reorder
 
 
 class Recorder(threading.local):

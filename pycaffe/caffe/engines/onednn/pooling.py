@@ -15,6 +15,7 @@ from ...layer import Layer
 from ...proto import caffe_pb2
 from ...synced_mem import SyncedMem
 from .base import Call, OneDNNKernel, no_post
+from .layouts import MemoryDesc, activations, dims
 from .place import PLACE, Operand
 from .primitives import (
     DIFF_DST,
@@ -30,10 +31,7 @@ from .primitives import (
     WORKSPACE_MD,
     Buffer,
     Memory,
-    MemoryDesc,
     PrimitiveDesc,
-    activations,
-    dims,
 )
 
 _Pool = caffe_pb2.PoolingParameter

@@ -13,6 +13,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Argument, Call, OneDNNKernel, first_fast, no_post
+from .layouts import MemoryDesc, blocked, plain
 from .normalization import Kept
 from .place import PLACE, Operand
 from .primitives import (
@@ -25,10 +26,7 @@ from .primitives import (
     WEIGHTS,
     Buffer,
     Memory,
-    MemoryDesc,
     PrimitiveDesc,
-    blocked,
-    plain,
 )
 
 

@@ -17,6 +17,7 @@ from ...execution import ExecutionContext
 from ...synced_mem import SyncedMem
 from .base import Argument, Call, Gradient, first_fast, no_post, reorder_desc
 from .inner_product import forward_desc
+from .layouts import AnyDesc, plain, strided
 from .place import Operand
 from .primitives import (
     BIAS,
@@ -31,14 +32,11 @@ from .primitives import (
     TANH,
     WEIGHTS,
     WEIGHTS_MD,
-    AnyDesc,
     Attributes,
     Buffer,
     Memory,
     PrimitiveDesc,
-    plain,
     post_operand,
-    strided,
 )
 
 _TANH = ("eltwise", TANH, 0.0, 0.0)

@@ -16,8 +16,9 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import OneDNNKernel
+from .layouts import plain
 from .place import Operand
-from .primitives import Memory, plain
+from .primitives import Memory
 from .products import Product, StepProduct, find_product, memory_of
 
 

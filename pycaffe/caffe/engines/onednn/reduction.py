@@ -13,8 +13,8 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import OneDNNKernel
+from .layouts import plain
 from .place import PLACE
-from .primitives import plain
 
 
 @kernel("Reduction", engine="onednn")

@@ -11,18 +11,9 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...layer import Layer
 from .base import Call, OneDNNKernel, first_fast, no_post
+from .layouts import MemoryDesc, plain
 from .place import PLACE, Operand
-from .primitives import (
-    DIFF_DST,
-    DIFF_SRC,
-    DST,
-    FORWARD_TRAINING,
-    SOFTMAX_ACCURATE,
-    SRC,
-    MemoryDesc,
-    PrimitiveDesc,
-    plain,
-)
+from .primitives import DIFF_DST, DIFF_SRC, DST, FORWARD_TRAINING, SOFTMAX_ACCURATE, SRC, PrimitiveDesc
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,8 +15,9 @@ from ...kernels import kernel
 from ...layer import Layer
 from ...synced_mem import SyncedMem
 from .base import Call, OneDNNKernel, reorder_desc
+from .layouts import MemoryDesc, blocked, plain, strided
 from .place import PLACE, Operand
-from .primitives import DST, SRC, Buffer, Memory, MemoryDesc, blocked, plain, strided
+from .primitives import DST, SRC, Buffer, Memory
 from .softmax import find_softmax
 
 # Probabilities below the smallest normal float32 count as this, as in the layer.

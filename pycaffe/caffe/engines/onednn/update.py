@@ -12,20 +12,10 @@ from ...blob import Blob
 from ...kernels import UpdateKernel, kernel
 from ...synced_mem import SyncedMem
 from .base import Call
+from .layouts import MemoryDesc, plain
 from .normalization import vector
 from .place import PLACE
-from .primitives import (
-    BINARY_ADD,
-    DST,
-    SRC,
-    SRC_1,
-    Attributes,
-    Memory,
-    MemoryDesc,
-    PrimitiveDesc,
-    plain,
-    scale_argument,
-)
+from .primitives import BINARY_ADD, DST, SRC, SRC_1, Attributes, Memory, PrimitiveDesc, scale_argument
 
 if TYPE_CHECKING:
     from ...net_wiring import LearnableParam
