@@ -2,6 +2,7 @@
 // device memory, for two and three spatial axes. Descriptors, parameters' bounds and addresses are checked.
 //
 // Where cuDNN's documentation leaves open from which of its arguments a gradient is computed, all must give the same.
+#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
-enum { OK = 0, BAD_PARAM = 3 };
+enum { OK = 0, BAD_PARAM = 3, NOT_SUPPORTED = 9 };
 extern "C" int emulated_inside(const void* p, size_t size);
 typedef void* Handle;
 
@@ -59,19 +60,26 @@ API int cudnnSetConvolutionNdDescriptor(Descriptor* d, int axes, const int* pad,
 API int cudnnSetConvolutionGroupCount(Descriptor* d, int groups) { d->groups = groups; return OK; }
 API int cudnnSetConvolutionMathType(Descriptor*, int) { return OK; }
 
-// The first is not deterministic, the second needs too much; so the third is right.
+// The first is not deterministic, the second needs too much, the third is not for this descriptor; so the fourth is right.
 static int recommend(int requested, int* found, Performance* results) {
-    if (requested < 3) return BAD_PARAM;
-    memset(results, 0, 3 * sizeof(Performance));
+    if (requested < 4) return BAD_PARAM;
+    memset(results, 0, 4 * sizeof(Performance));
     results[0] = {5, 0, 1, 64, 0, 0, {}};
     results[1] = {6, 0, 2, size_t(1) << 40, 1, 0, {}};
-    results[2] = {1, 0, 3, 128, 1, 0, {}};
-    *found = 3;
+    results[2] = {7, 0, 3, 64, 1, 1, {}};
+    results[3] = {1, 0, 3, 64, 1, 1, {}};  // of another math type, which needs less than the descriptor's
+    *found = 4;
     return OK;
+}
+static int workspace(int algorithm, size_t* size) {
+    *size = algorithm == 6 ? size_t(1) << 40 : 128;
+    return algorithm == 7 ? NOT_SUPPORTED : OK;
 }
 #define RECOMMEND(name)                                                                                                   \
     API int cudnnGetConvolution##name##Algorithm_v7(Handle, Descriptor*, Descriptor*, Descriptor*, Descriptor*, int n, int* found, \
-                                                    Performance* results) { return recommend(n, found, results); }
+                                                    Performance* results) { return recommend(n, found, results); } \
+    API int cudnnGetConvolution##name##WorkspaceSize(Handle, Descriptor*, Descriptor*, Descriptor*, Descriptor*, int algorithm, \
+                                                     size_t* size) { return workspace(algorithm, size); }
 RECOMMEND(Forward)
 RECOMMEND(BackwardData)
 RECOMMEND(BackwardFilter)
@@ -114,6 +122,15 @@ static int meet(const Descriptor* image, const Descriptor* filter, const Descrip
     return OK;
 }
 
+// A handle is for one thread at a time.
+struct Use {
+    static std::atomic<int> users;
+    const bool alone;
+    Use() : alone(users++ == 0) {}
+    ~Use() { users--; }
+};
+std::atomic<int> Use::users;
+
 static bool inside(const Descriptor* d, const void* p) { return emulated_inside(p, 4 * count(d)); }
 static int prepare(const Descriptor* d, float* target, const float* beta, int algorithm, const void* workspace, size_t size) {
     if (algorithm != 1 || size != 128 || !emulated_inside(workspace, size) || !inside(d, target)) return BAD_PARAM;
@@ -123,7 +140,8 @@ static int prepare(const Descriptor* d, float* target, const float* beta, int al
 
 API int cudnnConvolutionForward(Handle, const float*, Descriptor* xd, const float* x, Descriptor* wd, const float* w, Descriptor* conv,
                                 int algorithm, void* workspace, size_t size, const float* beta, Descriptor* yd, float* y) {
-    if (!inside(xd, x) || !inside(wd, w) || prepare(yd, y, beta, algorithm, workspace, size)) return BAD_PARAM;
+    const Use use;
+    if (!use.alone || !inside(xd, x) || !inside(wd, w) || prepare(yd, y, beta, algorithm, workspace, size)) return BAD_PARAM;
     return meet(xd, wd, yd, conv, [=](int i, int j, int k) { y[k] += x[i] * w[j]; });
 }
 API int cudnnConvolutionBackwardData(Handle, const float*, Descriptor* wd, const float* w, Descriptor* yd, const float* dy, Descriptor* conv,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,29 @@ def test_the_first_deterministic_algorithm_within_the_workspace_is_taken() -> No
     support.emulated()
     step = net_of("CUDNN")._steps[1]
     assert step.kernel._forward == step.kernel._backward_data == (1, 128)
+
+
+def test_threads_take_turns_with_the_handle() -> None:
+    support.emulated()
+    nets = [net_of("CUDNN") for _ in range(2)]
+    for net in nets:
+        net.blobs["x"].reshape(8, 2, 40, 40)
+
+    def passes(net: caffe.Net) -> None:
+        for _ in range(20):
+            net.forward()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(passes, nets)) == [None, None]
+
+
+@pytest.mark.parametrize("most", [65535, 65536])
+@pytest.mark.parametrize("layer", ['type: "Softmax"', 'type: "LRN"', 'type: "Pooling" pooling_param { pool: AVE kernel_size: 1 }'])
+def test_more_images_than_a_grid_has_run_on_our_kernels(layer: str, most: int) -> None:
+    text = f"""layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: [{most}, 1, 1, 1] }} }} }}
+               layer {{ name: "y" {layer} bottom: "x" top: "y" }}"""
+    net = caffe.Net(text_format.Parse(text, caffe.proto.caffe_pb2.NetParameter()), caffe.TEST)
+    assert support.engines_of(net)["y"] == ("cudnn" if most == 65535 else "cuda")
 
 
 def forward_and_back(text: str, phase: int, x: np.ndarray, dy: np.ndarray) -> list[Any]:

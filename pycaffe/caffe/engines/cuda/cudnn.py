@@ -9,24 +9,33 @@ from __future__ import annotations
 import ctypes
 import logging
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 from ...errors import EngineError
 from . import driver
-from .cublas import open_library, wants_tf32
+from .cublas import cublas, open_library, wants_tf32
 
 log = logging.getLogger("caffe.engine")
 
 _FLOAT, _NCHW = 0, 0
 _MINIMUM = 8000
+# Some of cuDNN's kernels put an image in each block of a grid's second axis, which has no more.
+MOST_IMAGES = 65535
 
 
 class Cudnn:
-    """A handle of cuDNN on the engine's stream. factor: 0 and 1, as calls take them."""
+    """A handle of cuDNN on the engine's stream; one thread at a time uses it, as cuDNN demands.
+
+    factor: 0 and 1, as calls take them.
+    """
 
     def __init__(self) -> None:
         device = driver.device()
+        self._lock = threading.RLock()
+        # cuDNN opens cuBLAS by name, which is found where it is open already: pip's lie in different folders.
+        cublas()
         self.dll = open_library("cudnn", (9, 8), "nvidia-cudnn-cu13")
         self.dll.cudnnGetErrorString.restype = ctypes.c_char_p
         self.dll.cudnnGetVersion.restype = ctypes.c_size_t
@@ -42,8 +51,13 @@ class Cudnn:
         self.factor = tuple(ctypes.pointer(ctypes.c_float(value)) for value in (0, 1))
         log.info("GPU engine: cuDNN %d%s", version, ", TF32" if wants_tf32() else "")
 
+    def status(self, name: str, *arguments: Any) -> int:
+        """What the function answers: 0 when it has done its work."""
+        with self._lock:
+            return getattr(self.dll, name)(*arguments)
+
     def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.dll, name)(*arguments)
+        status = self.status(name, *arguments)
         if status:
             reason = self.dll.cudnnGetErrorString(status).decode()
             raise EngineError(

@@ -20,7 +20,7 @@ from . import driver
 from .base import CudaKernel, arithmetic, scratch
 from .convolution import ConvolutionKernel
 from .cublas import wants_tf32
-from .cudnn import Descriptor, cudnn, filter_of, integers, tensor
+from .cudnn import MOST_IMAGES, Descriptor, cudnn, filter_of, integers, tensor
 from .place import accumulate, read, write
 
 _FLOAT, _CROSS_CORRELATION, _DETERMINISTIC = 0, 1, 1
@@ -49,7 +49,7 @@ class CudnnConvolution(CudaKernel):
 
     @classmethod
     def supports(cls, layer: Any, bottom: Sequence[Blob]) -> bool:
-        filled = all(blob.count for blob in bottom)
+        filled = all(blob.count for blob in bottom) and bottom[0].shape[0] <= MOST_IMAGES
         return filled and 1 <= layer.spatial_axes <= 3 and ConvolutionKernel.supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
@@ -163,7 +163,7 @@ class CudnnConvolution(CudaKernel):
 
 def _algorithm(name: str, *descriptors: Any) -> tuple[int, int]:
     """(algorithm, bytes of workspace) that cuDNN's heuristics recommend within the bounds."""
-    found, results = ctypes.c_int(), (_Performance * _CANDIDATES)()
+    found, size, results = ctypes.c_int(), ctypes.c_size_t(), (_Performance * _CANDIDATES)()
     library = cudnn()
     library.call(
         f"cudnnGetConvolution{name}Algorithm_v7",
@@ -174,14 +174,20 @@ def _algorithm(name: str, *descriptors: Any) -> tuple[int, int]:
         results,
     )
     limit = _workspace_limit()
-    usable = [r for r in results[: found.value] if r.status == 0 and r.memory <= limit]
+    usable = []
+    for candidate in (r for r in results[: found.value] if r.status == 0):
+        # The heuristics' own figure is of the math type that they propose, which need not be the descriptor's.
+        which, out = candidate.algorithm, ctypes.byref(size)
+        ask = f"cudnnGetConvolution{name}WorkspaceSize"
+        if library.status(ask, library.handle, *descriptors, which, out) == 0 and size.value <= limit:
+            usable.append((candidate.determinism, which, size.value))
     if not usable:
         raise EngineError(
             f"cuDNN has no {name} algorithm for this convolution within {limit >> 20} MB of workspace: raise "
             "CAFFE_CUDNN_WORKSPACE_MB, or write engine: CAFFE in its convolution_param"
         )
-    best = next((r for r in usable if r.determinism == _DETERMINISTIC), usable[0])
-    return best.algorithm, best.memory
+    _, which, memory = next((u for u in usable if u[0] == _DETERMINISTIC), usable[0])
+    return which, memory
 
 
 def _workspace_limit() -> int:

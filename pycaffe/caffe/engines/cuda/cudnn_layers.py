@@ -15,7 +15,7 @@ from ...execution import ExecutionContext
 from ...kernels import kernel
 from ...proto import caffe_pb2
 from .base import CudaKernel, keep, scratch
-from .cudnn import Descriptor, cudnn, integers, tensor
+from .cudnn import MOST_IMAGES, Descriptor, cudnn, integers, tensor
 from .place import read, write
 from .pooling import AVE, MAX, PoolingKernel
 
@@ -30,6 +30,10 @@ _LRN_MOST, _LRN_LEAST_K, _LRN_LEAST_BETA = 16, 1e-5, 0.01
 
 def _filled(bottom: Sequence[Blob]) -> bool:
     return all(blob.count for blob in bottom)
+
+
+def _few(bottom: Sequence[Blob]) -> bool:
+    return bottom[0].shape[0] <= MOST_IMAGES
 
 
 def _in_place(layer: Any) -> bool:
@@ -55,7 +59,7 @@ class PoolingCudnn(PoolingKernel):
             bottom[0].shape[2:], layer.kernel, layer.stride, layer.pad, layer.windows.places, strict=True
         )
         inside = all(places == (size + 2 * pad - k) // stride + 1 for size, k, stride, pad, places in axes)
-        return known and inside and super().supports(layer, bottom)
+        return known and inside and _few(bottom) and super().supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.measure(bottom, top)
@@ -113,7 +117,7 @@ class LRNCudnn(CudaKernel):
     def supports(cls, layer: Any, bottom: Sequence[Blob]) -> bool:
         allowed = layer.size <= _LRN_MOST and layer.k >= _LRN_LEAST_K and layer.beta >= _LRN_LEAST_BETA
         known = not layer.within and not _in_place(layer)
-        return known and allowed and _filled(bottom) and super().supports(layer, bottom)
+        return known and allowed and _filled(bottom) and _few(bottom) and super().supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer, shape = self.layer, bottom[0].shape
@@ -156,7 +160,8 @@ class LRNCudnn(CudaKernel):
 class SoftmaxCudnn(CudaKernel):
     @classmethod
     def supports(cls, layer: Any, bottom: Sequence[Blob]) -> bool:
-        return _filled(bottom) and super().supports(layer, bottom)
+        few = layer.blocks[0] <= MOST_IMAGES
+        return few and _filled(bottom) and super().supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._tensor = tensor((*self.layer.blocks, 1))
