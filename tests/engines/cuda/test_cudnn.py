@@ -91,10 +91,13 @@ def test_threads_take_turns_with_the_handle() -> None:
 
 
 @pytest.mark.parametrize("most", [65535, 65536])
-@pytest.mark.parametrize("layer", ['type: "Softmax"', 'type: "LRN"', 'type: "Pooling" pooling_param { pool: AVE kernel_size: 1 }'])
+@pytest.mark.parametrize(
+    "layer", ['"Softmax"', '"LRN"', '"Pooling" pooling_param { pool: AVE kernel_size: 1 }']
+)
 def test_more_images_than_a_grid_has_run_on_our_kernels(layer: str, most: int) -> None:
-    text = f"""layer {{ name: "x" type: "Input" top: "x" input_param {{ shape {{ dim: [{most}, 1, 1, 1] }} }} }}
-               layer {{ name: "y" {layer} bottom: "x" top: "y" }}"""
+    shape = f"shape {{ dim: [{most}, 1, 1, 1] }}"
+    text = f"""layer {{ name: "x" type: "Input" top: "x" input_param {{ {shape} }} }}
+               layer {{ name: "y" type: {layer} bottom: "x" top: "y" }}"""
     net = caffe.Net(text_format.Parse(text, caffe.proto.caffe_pb2.NetParameter()), caffe.TEST)
     assert support.engines_of(net)["y"] == ("cudnn" if most == 65535 else "cuda")
 

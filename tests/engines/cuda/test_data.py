@@ -141,6 +141,29 @@ def test_a_net_that_is_dropped_leaves_nothing() -> None:
     assert driver.emulated_complaint() == complaint
 
 
+def test_a_net_of_another_thread_is_dropped_in_this_one() -> None:
+    code = f"""
+import gc, threading, time, caffe
+from google.protobuf import text_format
+nets = []
+def work():
+    caffe.set_mode_gpu()
+    net = caffe.Net(text_format.Parse('''{NET}''', caffe.proto.caffe_pb2.NetParameter()), caffe.TRAIN)
+    net.forward()
+    while net.layers[0].peek() is None: time.sleep(0.01)
+    net.forward()
+    nets.append(net)
+for _ in range(2):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    nets.clear()
+    gc.collect()
+"""
+    done = support.run_python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("last", ["", "raise ValueError('mine')"])
 def test_a_process_that_ends_meanwhile(last: str) -> None:
     code = f"""

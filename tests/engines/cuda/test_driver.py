@@ -95,13 +95,15 @@ net.blobs["x"].data[...] = 1
 net.forward()
 from caffe.engines.cuda import base, compiler, place
 address = place.write(caffe.synced_mem.SyncedMem(100))
+ahead, dropped = (place.Upload([np.ones(4, np.float32)]) for _ in range(2))
 try:
     base.arithmetic().fill.elements(1 << 20, address, 1.0)
 except caffe.CaffeError as error:
     print(error)
 for again in (
     lambda: place.copy(address, address + 4, 1), lambda: place.clear(address, 1), forward, net.forward,
-    lambda: base.upload(np.ones(3, np.float32)), lambda: place.Buffer(1 << 20)
+    lambda: base.upload(np.ones(3, np.float32)), lambda: place.Buffer(1 << 20),
+    lambda: place.Upload([np.ones(4, np.float32)]), lambda: ahead.give([caffe.synced_mem.SyncedMem(4)])
 ):
     try:
         again()
@@ -113,7 +115,7 @@ forward()
     done = support.run_python(NET + code, EMULATED_CUDA_STICKY="1")
     said = done.stdout.splitlines()
     assert said[0].startswith("GPU: kernel math.fill failed: ") and "compute-sanitizer" in said[0]
-    assert [line.split()[0] for line in said[1:]] == ["EngineError"] * 6, done.stdout
+    assert [line.split()[0] for line in said[1:]] == ["EngineError"] * 8, done.stdout
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("EngineError: GPU: ") == 1 and "PyCUDA ERROR" not in done.stderr, done.stderr
     assert "ignored" not in done.stderr
@@ -170,6 +172,22 @@ print(results, forward())
     assert done.stdout.count("[1.0, 2.0, 3.0, 4.0]") == 4
 
 
+@pytest.mark.parametrize("first", ["", "forward()"])
+def test_a_thread_that_lives_at_the_end_disturbs_nobody(first: str) -> None:
+    code = f"""
+{first}
+done = threading.Event()
+def work():
+    forward()
+    done.set()
+    threading.Event().wait()
+threading.Thread(target=work, daemon=True).start()
+done.wait()
+"""
+    done = support.run_python(NET + code)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_forked_child_is_told_what_to_do() -> None:
     code = """
 forward()
@@ -186,6 +204,25 @@ print(forward())
     done = support.run_python(NET + code)
     assert "ForkError this process was forked after the GPU was used" in done.stdout
     assert "[1.0, 2.0, 3.0, 4.0]" in done.stdout
+
+
+def test_a_forked_child_forgets_what_its_parent_has_pinned_and_sent() -> None:
+    code = """
+forward()
+from caffe.engines.cuda import place
+array = np.zeros(place.PINNED, np.float32)
+for _ in range(2):
+    place.PLACE.sent(array)
+assert place.PLACE._pins[id(array)].registered
+upload = place.Upload([np.ones(4, np.float32)])
+child = os.fork()
+del array, upload
+if child == 0:
+    os._exit(0)
+print(os.waitpid(child, 0)[1], forward())
+"""
+    done = support.run_python(NET + code)
+    assert (done.stdout, done.stderr) == ("0 [1.0, 2.0, 3.0, 4.0]\n", "")
 
 
 def test_device_query_shows_the_device() -> None:

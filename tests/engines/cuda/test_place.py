@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import numpy as np
 import pytest
@@ -57,6 +58,49 @@ def test_pool_gives_the_same_memory_again() -> None:
     pool.give(allocation, size)
     pool.release()
     assert pool.kept == 0
+
+
+def test_the_pool_takes_back_what_the_garbage_collector_frees_meanwhile() -> None:
+    """Nets are cycles, so their buffers may be freed while their own thread is within the pool."""
+    from caffe.engines.cuda import driver
+    from caffe.engines.cuda.place import Pool
+
+    pool = Pool(rounding=256)
+
+    class Collecting(dict):
+        def get(self, *arguments: object) -> object:
+            gc.collect()
+            return super().get(*arguments)
+
+    class Owner:
+        def __init__(self) -> None:
+            self.itself, self.memory = self, pool.take(512)
+
+        def __del__(self) -> None:
+            pool.give(*self.memory)
+
+    Owner()
+    pool._free = Collecting()
+    taken: list[int] = []
+
+    def take() -> None:
+        driver.device()
+        taken.append(pool.take(512)[1])
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert taken == [512], "the thread waits for itself"
+
+
+def test_more_numbers_than_kernels_count_to_are_refused() -> None:
+    """An upper layer's top may be that large where its bottom is not."""
+    from caffe.engines.cuda import base, compiler
+
+    with pytest.raises(EngineError, match=r"kernel math\.fill cannot work on 2147483647 numbers.*batch_size"):
+        base.arithmetic().fill.elements(2**31 - 1, 0, 1.0)
+    with pytest.raises(EngineError, match="cannot work on"):
+        base.arithmetic().fill.elements(compiler.MOST_ELEMENTS, 0, 1.0)
 
 
 def test_pool_keeps_no_more_than_its_limit() -> None:

@@ -14,11 +14,8 @@ from ...execution import ExecutionContext
 from ...kernels import Kernel
 from ...layer import Layer
 from . import driver
-from .compiler import Module, module
+from .compiler import MOST_ELEMENTS, Module, module
 from .place import Buffer
-
-# Indices are int: a grid-stride loop adds up to the number of threads to them.
-MOST_ELEMENTS = 2**31 - 2**25
 
 
 class CudaKernel(Kernel):

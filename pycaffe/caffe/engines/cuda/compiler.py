@@ -27,6 +27,8 @@ log = logging.getLogger("caffe.engine")
 THREADS = 256
 # Blocks of a grid-stride loop, per multiprocessor: as many as can be resident at once, a few times over.
 _BLOCKS_PER_PROCESSOR = 32
+# Indices are int: a grid-stride loop adds up to the number of threads to them.
+MOST_ELEMENTS = 2**31 - 2**25
 FLAGS = ("--cubin", "-O3", "--std=c++17", "-lineinfo")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -62,7 +64,12 @@ class Function:
         self._most = device.processors * _BLOCKS_PER_PROCESSOR
 
     def elements(self, n: int, *arguments: Any) -> None:
-        """Launch n threads, or fewer that loop."""
+        """Launch n threads, or fewer that loop. Raises EngineError where n is more than kernels count to."""
+        if n >= MOST_ELEMENTS:
+            raise EngineError(
+                f"GPU: kernel {self.name} cannot work on {n} numbers: an array may have {MOST_ELEMENTS - 1}. "
+                "Use a smaller batch_size with a larger iter_size"
+            )
         if n:
             self._launch(min(-(-n // THREADS), self._most), THREADS, n, *arguments)
 

@@ -176,7 +176,7 @@ def _algorithm(name: str, *descriptors: Any) -> tuple[int, int]:
     limit = _workspace_limit()
     usable = []
     for candidate in (r for r in results[: found.value] if r.status == 0):
-        # The heuristics' own figure is of the math type that they propose, which need not be the descriptor's.
+        # The heuristics' own figure is for the math type that they propose, perhaps not the descriptor's.
         which, out = candidate.algorithm, ctypes.byref(size)
         ask = f"cudnnGetConvolution{name}WorkspaceSize"
         if library.status(ask, library.handle, *descriptors, which, out) == 0 and size.value <= limit:

@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -111,10 +112,11 @@ class _Pushed:
 
     def __init__(self, device: Device):
         device.context.push()
-        self.context = device.context
+        self.context, self.thread = device.context, threading.get_ident()
 
     def __del__(self) -> None:
-        if self.context is not None:
+        # At exit this is called for threads that still live, from the main thread, whose context it is not.
+        if self.context is not None and self.thread == threading.get_ident():
             self.context.pop()
             self.context = None
 
@@ -137,17 +139,17 @@ class Device:
         self.capability: tuple[int, int] = self.handle.compute_capability()
         attribute = driver.device_attribute
         self.processors: int = self.handle.get_attribute(attribute.MULTIPROCESSOR_COUNT)
+        self._local, self._over = threading.local(), False
         try:
             self.context = self.handle.retain_primary_context()
+            self.enter()
+            self.stream, self.uploads = driver.Stream(), driver.Stream()
         except driver.Error as error:
             raise EngineError(
                 f"GPU {ordinal} ({self.name}) cannot be used: {error}. Is it in exclusive mode, or its "
                 "memory full? "
                 "(`nvidia-smi`)"
             ) from error
-        self._local, self._over = threading.local(), False
-        self.enter()
-        self.stream, self.uploads = driver.Stream(), driver.Stream()
         atexit.register(self._leave)
 
     def enter(self) -> None:
@@ -157,11 +159,10 @@ class Device:
 
     def _leave(self) -> None:
         """At exit, in the main thread; also after an uncaught exception."""
-        try:
-            self.uploads.synchronize()
-        except self.driver.Error as error:  # of a kernel's failure, which has been raised before
-            log.debug("at exit: %s", error)
+        self.drain()
         self._over = True
+        # PyCUDA says so of objects that another thread has made; the end of the process frees them.
+        warnings.filterwarnings("ignore", r"\w+ in out-of-thread context", UserWarning)
         pushed = getattr(self._local, "pushed", None)
         if pushed is not None:
             pushed.__del__()
@@ -169,6 +170,15 @@ class Device:
     def usable(self) -> bool:
         """False at exit, and in a forked child."""
         return not self._over and not _forked
+
+    def drain(self) -> None:
+        """Wait until no upload is under way, in a destructor or at exit, where nothing is raised."""
+        if self.usable():
+            self.enter()
+            try:
+                self.uploads.synchronize()
+            except self.driver.Error as error:  # of a kernel's failure, which has been raised before
+                log.debug("an upload has not been done: %s", error)
 
     def memory(self) -> tuple[int, int]:
         """(free, total) bytes."""
@@ -200,6 +210,11 @@ def device() -> Device:
     return current
 
 
+def usable() -> bool:
+    """Has this process a device that may be called now? For destructors: never raises."""
+    return _device is not None and _device.usable()
+
+
 def check_device() -> None:
     """Raises EngineError when `set_device` has asked for another device than the one that this process
     uses."""
@@ -217,6 +232,17 @@ def perform(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except _driver.Error as error:
         raise failure(what, error) from error
+
+
+def event() -> Any:
+    """A new event of the driver's."""
+    return perform("making an event", device().driver.Event)
+
+
+def order(later: Any, earlier: Any, mark: Any) -> None:
+    """What comes on the stream `later` waits for all that is on the stream `earlier` now. mark: an event."""
+    perform("an event", mark.record, earlier)
+    perform("an event", later.wait_for_event, mark)
 
 
 def failure(what: str, error: Exception) -> EngineError:

@@ -61,9 +61,8 @@ class NcclCollective:
         self._communicator = ctypes.c_void_p()
         identity = _UniqueId.from_buffer_copy(bytes.fromhex(uid))
         self._call("ncclCommInitRank", ctypes.byref(self._communicator), size, identity, rank)
-        api = self._device.driver
-        self._stream = api.Stream()
-        self._produced, self._reduced = api.Event(), api.Event()
+        self._stream = driver.perform("making a stream", self._device.driver.Stream)
+        self._produced, self._reduced = driver.event(), driver.event()
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._dll, name)(*arguments)
@@ -73,8 +72,7 @@ class NcclCollective:
 
     def _order(self) -> None:
         """What comes on the stream of reductions comes after what has been launched so far."""
-        self._produced.record(self._device.stream)
-        self._stream.wait_for_event(self._produced)
+        driver.order(self._stream, self._device.stream, self._produced)
 
     def broadcast(self, mems: Sequence[SyncedMem]) -> None:
         addresses = [(modify(mem), mem.size) for mem in mems]
@@ -105,8 +103,7 @@ class NcclCollective:
         self._call("ncclGroupEnd")
 
     def finish(self) -> None:
-        self._reduced.record(self._stream)
-        self._device.stream.wait_for_event(self._reduced)
+        driver.order(self._device.stream, self._stream, self._reduced)
 
     def abort(self) -> None:
         communicator, self._communicator = self._communicator, ctypes.c_void_p()

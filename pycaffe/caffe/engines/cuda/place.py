@@ -37,7 +37,8 @@ class Pool:
     def __init__(self, rounding: int = ROUNDING, limit: int = 1 << 62):
         self.rounding, self.limit, self.kept = rounding, limit, 0
         self._free: dict[int, list[Any]] = {}
-        self._lock = threading.Lock()
+        # Of a kind that its own thread may take again: the garbage collector may free a buffer meanwhile.
+        self._lock = threading.RLock()
 
     def take(self, nbytes: int) -> tuple[Any, int]:
         """(allocation, its size). Raises EngineError when the device has no more."""
@@ -56,8 +57,10 @@ class Pool:
                 raise
             self.release()
         try:
-            return device.driver.mem_alloc(size), size
-        except device.driver.MemoryError as error:
+            return driver.perform(what, device.driver.mem_alloc, size), size
+        except EngineError as error:
+            if not isinstance(error.__cause__, device.driver.MemoryError):
+                raise
             free, total = device.memory()
             raise EngineError(
                 f"out of memory on GPU {device.ordinal} ({device.name}): {memory_text(size)} more were "
@@ -181,7 +184,7 @@ class _Pin:
         self.registered = driver.raw().cuMemHostRegister_v2(self.address, self.nbytes, 0) == 0
 
     def unregister(self) -> None:
-        if self.registered:
+        if self.registered and driver.usable():
             driver.device()
             driver.raw().cuMemHostUnregister(self.address)
 
@@ -199,20 +202,20 @@ class Upload:
         device = driver.device()
         self._device, self._arrays, self._under_way = device, arrays, True
         self._buffers = [Buffer(array.nbytes) for array in arrays]
-        self._done, before = device.driver.Event(), device.driver.Event()
-        before.record(device.stream)  # what has used the memory until now
-        device.uploads.wait_for_event(before)
+        self._done = driver.event()
+        driver.order(device.uploads, device.stream, driver.event())  # which has used the memory until now
         for array, buffer in zip(arrays, self._buffers, strict=True):
             PLACE.sent(array)
             arguments = (buffer.address, array, device.uploads)
             what = f"copying {memory_text(array.nbytes)} to the GPU"
             driver.perform(what, device.driver.memcpy_htod_async, *arguments)
-        self._done.record(device.uploads)
+        driver.perform("an event", self._done.record, device.uploads)
 
     def give(self, mems: Sequence[SyncedMem]) -> None:
         """Make the arrays the values of mems, which have their sizes. Returns when the arrays may change."""
-        self._device.stream.wait_for_event(self._done)
-        driver.perform("waiting for a copy to the GPU", self._done.synchronize)
+        what = "waiting for a copy to the GPU"
+        driver.perform(what, self._device.stream.wait_for_event, self._done)
+        driver.perform(what, self._done.synchronize)
         self._under_way = False
         for mem, buffer in zip(mems, self._buffers, strict=True):
             mem.write_in(PLACE, mem.size)
@@ -220,9 +223,10 @@ class Upload:
 
     def __del__(self) -> None:
         # Neither the arrays' memory nor the buffers' may get other users before the copies are done.
-        if getattr(self, "_under_way", False) and self._device.usable():
-            self._device.enter()
-            self._device.uploads.synchronize()
+        if getattr(self, "_under_way", False):
+            self._device.drain()
+        elif driver.usable():
+            driver.device()  # PyCUDA frees an event only in a thread where the context is current
 
 
 # -- what kernels ask for: addresses

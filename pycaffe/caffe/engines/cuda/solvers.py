@@ -9,8 +9,8 @@ from ...blob import Blob
 from ...kernels import UpdateKernel, kernel
 from ...synced_mem import SyncedMem
 from . import driver
-from .base import MOST_ELEMENTS, arithmetic, scratch, sum_of
-from .compiler import Module, module
+from .base import arithmetic, scratch, sum_of
+from .compiler import MOST_ELEMENTS, Module, module
 from .place import clear, modify, write
 
 if TYPE_CHECKING:
