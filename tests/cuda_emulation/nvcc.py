@@ -1,6 +1,7 @@
 """TEST ONLY: stands for nvcc; compiles a .cu text, unchanged, into a library that libcuda.cpp can run.
 
-Takes the arguments that the engine gives nvcc (--cubin, -arch, -I, -D, -o, one file) and answers --version.
+Takes the arguments that the engine gives nvcc (--cubin or --ptx, -arch, -I, -D, -o, one file), and answers
+--version and --list-gpu-arch.
 What it has compiled before it keeps in EMULATED_NVCC_CACHE, since tests start with an empty cache of the
 engine's own.
 """
@@ -27,6 +28,9 @@ _DYNAMIC_SHARED = re.compile(r"extern\s+__shared__\s+(\w+)\s+(\w+)\s*\[\s*\]\s*;
 def main(arguments: list[str]) -> int:
     if "--version" in arguments:
         print("emulated nvcc: Cuda compilation tools, release 13.0, V13.0.0")
+        return 0
+    if "--list-gpu-arch" in arguments:
+        print("compute_75\ncompute_80\ncompute_90\ncompute_100\ncompute_120")
         return 0
     source = next(Path(a) for a in arguments if a.endswith(".cu"))
     target = arguments[arguments.index("-o") + 1]

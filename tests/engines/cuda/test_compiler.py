@@ -13,6 +13,7 @@ import pytest
 from caffe.errors import EngineError
 from caffe.resources import data_path
 from conftest import use_gpu
+from engines.cuda import support
 
 SOURCES = sorted(data_path("cuda_kernels").glob("*.cu"))
 NVCC = Path("/usr/local/cuda/bin/nvcc")
@@ -129,6 +130,44 @@ def test_a_compiler_that_writes_nothing_is_named(tmp_path: Path, monkeypatch: py
         compiler.cubin(source, source.read_text(encoding="utf-8"))
 
 
+@pytest.mark.usefixtures("_any_compiler")
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        ((9, 0), ("--cubin", "sm_90")),
+        ((12, 0), ("--cubin", "sm_120")),
+        ((8, 9), ("--cubin", "sm_80")),
+        ((12, 9), ("--cubin", "sm_120")),
+        ((11, 0), ("--ptx", "compute_100")),
+        ((14, 1), ("--ptx", "compute_120")),
+    ],
+)
+def test_what_is_made_for_a_device(capability: tuple[int, int], expected: tuple[str, str]) -> None:
+    support.emulated()
+    from caffe.engines.cuda import compiler
+
+    assert compiler._target(compiler._nvcc()[0], *capability) == expected
+
+
+def test_a_device_that_nvcc_does_not_know_any_more_is_told() -> None:
+    support.emulated()
+    from caffe.engines.cuda import compiler
+
+    with pytest.raises(EngineError, match=r"is of compute capability 7\.0, and .*nvcc compiles for 7\.5 and"):
+        compiler._target(compiler._nvcc()[0], 7, 0)
+
+
+def test_a_device_newer_than_nvcc_runs_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    support.emulated()
+    from caffe.engines.cuda import compiler, driver, place
+    from caffe.synced_mem import SyncedMem
+
+    monkeypatch.setattr(driver.device(), "capability", (14, 1))
+    mem = SyncedMem(3)
+    compiler.Module("math").fill.elements(3, place.write(mem), 2.0)
+    assert mem.read()[:3].tolist() == [2, 2, 2]
+
+
 def _compile(source: Path, architecture: int, target: Path) -> str:
     command = [NVCC, "--cubin", "-O3", "-std=c++17", "-Werror", "all-warnings", "-Xptxas", "-v"]
     command += [f"-arch=sm_{architecture}", "-o", target, source]
@@ -138,6 +177,19 @@ def _compile(source: Path, architecture: int, target: Path) -> str:
 
 
 needs_nvcc = pytest.mark.skipif(not NVCC.is_file(), reason="nvcc is not installed")
+
+
+@needs_nvcc
+@pytest.mark.parametrize("capability", [(9, 0), (90, 0)])
+def test_nvcc_takes_the_words_for_it(capability: tuple[int, int], tmp_path: Path) -> None:
+    from caffe.engines.cuda import compiler
+
+    source, target = data_path("cuda_kernels") / "math.cu", tmp_path / "out"
+    kind, architecture = compiler._target(str(NVCC), *capability)
+    command = [NVCC, kind, *compiler.FLAGS, f"-arch={architecture}", "-o", target, source]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert compiler._read(target).startswith(b"//" if kind == "--ptx" else b"\x7fELF")
 
 
 @needs_nvcc

@@ -29,7 +29,7 @@ THREADS = 256
 _BLOCKS_PER_PROCESSOR = 32
 # Indices are int: a grid-stride loop adds up to the number of threads to them.
 MOST_ELEMENTS = 2**31 - 2**25
-FLAGS = ("--cubin", "-O3", "--std=c++17", "-lineinfo")
+FLAGS = ("-O3", "--std=c++17", "-lineinfo")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _KERNEL = re.compile(r"__global__\s+void\s+(\w+)\s*\(([^)]*)\)")
@@ -125,14 +125,14 @@ def module(stem: str) -> Module:
 
 
 def cubin(path: Path, text: str) -> bytes:
-    """Machine code for this process's device: from the cache, else from nvcc.
+    """Machine code for this process's device, or PTX for its driver to compile: from the cache, else by nvcc.
 
     Raises EngineError when there is no nvcc, or with its message (file and line) when the text does not
     compile.
     """
-    major, minor = driver.device().capability
     nvcc, version = _nvcc()
-    command = [nvcc, *FLAGS, f"-arch=sm_{major}{minor}", f"-I{path.parent}"]
+    kind, architecture = _target(nvcc, *driver.device().capability)
+    command = [nvcc, kind, *FLAGS, f"-arch={architecture}", f"-I{path.parent}"]
     headers = b"".join(p.read_bytes() for p in sorted(path.parent.glob("*.cuh")))
     key = hashlib.sha256(headers + "\0".join([text, version, *command[1:]]).encode()).hexdigest()[:32]
     cached = _cache_folder() / f"{path.stem}-{key}.cubin"
@@ -146,7 +146,7 @@ def cubin(path: Path, text: str) -> bytes:
         )
         if done.returncode:
             message = (done.stderr or done.stdout).strip()
-            raise EngineError(f"nvcc cannot compile {path.name} for sm_{major}{minor}:\n{message}")
+            raise EngineError(f"nvcc cannot compile {path.name} for {architecture}:\n{message}")
         image = _read(target)
     if not image:
         raise EngineError(f"{nvcc} says that it has compiled {path.name}, but has written no machine code")
@@ -155,12 +155,12 @@ def cubin(path: Path, text: str) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """Machine code, or nothing where there is none: no such file, or one that was harmed."""
+    """Machine code or PTX; nothing where there is none: no such file, or one that was harmed."""
     try:
         image = path.read_bytes()
     except OSError:
         return b""
-    return image if image.startswith(b"\x7fELF") else b""
+    return image if image.startswith((b"\x7fELF", b"//")) else b""
 
 
 def _store(path: Path, image: bytes) -> None:
@@ -205,6 +205,29 @@ def _nvcc() -> tuple[str, str]:
         "/usr/local/cuda/bin: install the "
         "CUDA toolkit, or set CAFFE_NVCC to nvcc's path"
     )
+
+
+@cache
+def _target(nvcc: str, major: int, minor: int) -> tuple[str, str]:
+    """nvcc's words for a device: what to make, and for which architecture.
+
+    A device that is newer than nvcc runs machine code for an older one of its generation, and compiles PTX of
+    an older generation. Raises EngineError for one that is older than all that nvcc knows.
+    """
+    done = subprocess.run([nvcc, "--list-gpu-arch"], check=False, capture_output=True, text=True)
+    known = [divmod(int(number), 10) for number in re.findall(r"^compute_(\d+)$", done.stdout, re.MULTILINE)]
+    if not known or (major, minor) in known:  # before CUDA 11 nvcc gives no list
+        return "--cubin", f"sm_{major}{minor}"
+    older = [each for each in known if each < (major, minor)]
+    if not older:
+        least = "{}.{}".format(*min(known))
+        raise EngineError(
+            f"this GPU is of compute capability {major}.{minor}, and {nvcc} compiles for {least} and newer: "
+            "install an older CUDA toolkit, and set CAFFE_NVCC to its nvcc"
+        )
+    best = max(older)
+    near = best[0] == major
+    return ("--cubin", "sm_{}{}".format(*best)) if near else ("--ptx", "compute_{}{}".format(*best))
 
 
 def _version(path: str) -> str:
