@@ -6,10 +6,14 @@
 
 Needs g++ and CUDA's headers; PyCUDA's source comes from the package index. The first build takes two minutes,
 nearly all of it PyCUDA's; later ones nothing. Prints the folder, or the reason why there is none.
+
+With --wheel FOLDER it makes a wheel of that PyCUDA, for this Python and a real GPU: it needs NVIDIA's driver
+only where it is used, and neither cuRAND nor the driver's stub where it is made, as PyCUDA's own build does.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -130,20 +134,39 @@ def _driver(lib: Path, root: Path) -> None:
     link.symlink_to("libcuda.so.1")
 
 
-def _pycuda(folder: Path, root: Path) -> None:
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def _source(scratch: str, lib: Path, root: Path) -> Path:
+    """PyCUDA's source in the folder scratch, to be linked with the libcuda in lib."""
+    _run(*_PIP, "download", "--no-deps", "--no-binary", "pycuda", "-d", scratch, f"pycuda=={PYCUDA}")
+    with tarfile.open(next(Path(scratch).glob("*.tar.gz"))) as archive:
+        archive.extractall(scratch, filter="data")
+    source = Path(scratch) / f"pycuda-{PYCUDA}"
+    (source / "siteconf.py").write_text(SITECONF.format(cuda=str(root), lib=str(lib)))
+    return source
+
+
+def wheel(target: Path) -> Path:
+    """A wheel of PyCUDA in the folder target. Raises Missing."""
+    root = cuda_root()
     with tempfile.TemporaryDirectory() as scratch:
-        _run(*pip, "download", "--no-deps", "--no-binary", "pycuda", "-d", scratch, f"pycuda=={PYCUDA}")
-        with tarfile.open(next(Path(scratch).glob("*.tar.gz"))) as archive:
-            archive.extractall(scratch, filter="data")
-        source = Path(scratch) / f"pycuda-{PYCUDA}"
-        (source / "siteconf.py").write_text(SITECONF.format(cuda=str(root), lib=str(folder / "lib")))
+        lib = Path(scratch) / "lib"
+        lib.mkdir()
+        _driver(lib, root)
+        _run(*_PIP, "wheel", "--no-deps", "-w", target, _source(scratch, lib, root))
+    return next(target.glob(f"pycuda-{PYCUDA}-*.whl"))
+
+
+def _pycuda(folder: Path, root: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        source = _source(scratch, folder / "lib", root)
         target = folder / "python.new"
         shutil.rmtree(target, ignore_errors=True)
         # Without numpy among them: the tests' own is used.
-        _run(*pip, "install", "--no-deps", "--target", target, source)
+        _run(*_PIP, "install", "--no-deps", "--target", target, source)
         _run(
-            *pip,
+            *_PIP,
             "install",
             "--no-deps",
             "--target",
@@ -157,7 +180,10 @@ def _pycuda(folder: Path, root: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="What the emulated GPU needs; or a wheel of PyCUDA.")
+    parser.add_argument("--wheel", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
     try:
-        print(build())
+        print(wheel(options.wheel) if options.wheel else build())
     except Missing as reason:
         sys.exit(f"no emulated GPU: {reason}")

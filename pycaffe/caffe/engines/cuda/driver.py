@@ -24,8 +24,8 @@ from ...execution import memory_text
 log = logging.getLogger("caffe.engine")
 
 _INSTALL = (
-    "pip install 'pycaffe[cuda]' (it is compiled on installing: that needs the CUDA toolkit and a C++ "
-    "compiler)"
+    "pip install 'pycaffe[cuda]' (it is compiled on installing: that needs the CUDA toolkit, its bin folder "
+    "first in PATH, and a C++ compiler)"
 )
 
 _driver: Any = None
