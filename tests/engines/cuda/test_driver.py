@@ -64,6 +64,27 @@ def test_libraries_that_pip_has_brought_are_found(tmp_path: Path) -> None:
     assert done.stdout == "[1.0, 2.0, 3.0, 4.0] True True\n", done.stderr
 
 
+def test_what_cudnn_opens_by_name_is_open_before_it() -> None:
+    """pip brings each into a folder of its own, where no other looks."""
+    code = (
+        NET
+        + """
+from caffe.engines.cuda import cublas, cudnn
+opened = []
+CDLL = cublas.ctypes.CDLL
+class Noting(CDLL):
+    def __init__(self, name):
+        opened.append(name)
+        super().__init__(name)
+cublas.ctypes.CDLL = Noting
+cudnn.cudnn()
+print([name.split("/")[-1].split(".")[0] for name in opened])
+"""
+    )
+    done = support.run_python(code)
+    assert done.stdout.startswith("['libcublas', 'libnvrtc'") and "'libcudnn'" in done.stdout, done.stderr
+
+
 def test_import_caffe_loads_no_pycuda() -> None:
     code = "import sys, caffe, caffe.engines; print([m for m in sys.modules if 'cuda' in m])"
     done = support.run_python(code)

@@ -9,6 +9,7 @@ import pytest
 from caffe.errors import EngineError
 from caffe.synced_mem import SyncedMem
 from conftest import use_gpu
+from cuda_emulation import build
 from engines.cuda import support
 
 HEAD = '#include "common.cuh"\n'
@@ -117,3 +118,23 @@ def test_a_missing_barrier_shows_in_another_order(load) -> None:
             results[barrier, order] = mem.read()[:32].tolist() == list(range(31, -1, -1))
     assert all(results["__syncthreads();", order] for order in range(3))
     assert not all(results["", order] for order in range(3))
+
+
+@pytest.mark.network
+def test_a_wheel_of_pycuda_for_another_machine(tmp_path: Path) -> None:
+    """It wants of the machine no more than the driver, and so runs on the emulated one."""
+    try:
+        wheel = build.wheel(tmp_path)
+    except build.Missing as reason:
+        pytest.skip(str(reason))
+    code = f"""
+import sys
+import zipfile
+zipfile.ZipFile({str(wheel)!r}).extractall({str(tmp_path)!r})
+sys.path.insert(0, {str(tmp_path)!r})
+import pycuda.driver
+pycuda.driver.init()
+print(pycuda.driver.__file__, pycuda.driver.Device(0).name())
+"""
+    done = support.run_python(code)
+    assert done.stdout == f"{tmp_path / 'pycuda' / 'driver.py'} emulated on the CPU\n", done.stderr

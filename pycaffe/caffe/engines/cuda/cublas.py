@@ -11,6 +11,7 @@ import ctypes.util
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,8 @@ def wants_tf32() -> bool:
 def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.CDLL:
     """lib<name>.so of the first version found: where the system looks, or among pip's packages of NVIDIA.
     Raises EngineError with what was tried and the cure."""
-    names = [f"lib{name}.so.{version}" for version in versions] + [ctypes.util.find_library(name) or ""]
-    names += _from_packages(name, versions)
     tried = []
-    for candidate in filter(None, names):
+    for candidate in _candidates(name, versions):
         try:
             return ctypes.CDLL(candidate)
         except OSError as error:
@@ -52,6 +51,14 @@ def open_library(name: str, versions: tuple[int, ...], package: str) -> ctypes.C
         f"lib{name}, which the GPU engine uses, is not found ({'; '.join(tried)}): {toolkit}pip install "
         f"{package}, or put the folder where it is into LD_LIBRARY_PATH"
     )
+
+
+def _candidates(name: str, versions: tuple[int, ...]) -> Iterator[str]:
+    yield from (f"lib{name}.so.{version}" for version in versions)
+    yield from _from_packages(name, versions)
+    any_version = ctypes.util.find_library(name)  # last, since it runs programs to find out
+    if any_version:
+        yield any_version
 
 
 def _from_packages(name: str, versions: tuple[int, ...]) -> list[str]:

@@ -6,6 +6,7 @@ leaves open what, the engine's own kernels stay (docs/decisions/0041-cudnn.md).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import math
@@ -34,8 +35,10 @@ class Cudnn:
     def __init__(self) -> None:
         device = driver.device()
         self._lock = threading.RLock()
-        # cuDNN opens cuBLAS by name, which is found where it is open already: pip's lie in different folders.
+        # cuDNN opens these two by name: they are found where they are open, and pip puts them elsewhere.
         cublas()
+        with contextlib.suppress(EngineError):  # not all of cuDNN's algorithms need it
+            open_library("nvrtc", (13, 12), "nvidia-cuda-nvrtc")
         self.dll = open_library("cudnn", (9, 8), "nvidia-cudnn-cu13")
         self.dll.cudnnGetErrorString.restype = ctypes.c_char_p
         self.dll.cudnnGetVersion.restype = ctypes.c_size_t
