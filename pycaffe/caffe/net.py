@@ -224,7 +224,8 @@ class Net(NetCalls):
         run, steps = self.run, self._steps[start : None if end is None else end + 1]
         run.sub_iteration += 1
         for mem in self._mems:
-            mem.host_written()
+            if mem.viewed is not None:
+                mem.host_written()
         loss, step = 0.0, None
         try:
             if self._hooks["before_forward"] or self._hooks["after_forward"] or self.debug_info:
@@ -272,7 +273,8 @@ class Net(NetCalls):
         start = len(self._steps) - 1 if start is None else start
         run, needed, step = self.run, self._wiring.layer_need_backward, None
         for mem in self._mems:
-            mem.host_written()
+            if mem.viewed is not None:
+                mem.host_written()
         hooked = bool(self._hooks["before_backward"] or self._hooks["after_backward"] or self.debug_info)
         whole = not hooked and start == len(self._steps) - 1 and end == 0
         order = self._plan_back if whole else [((i,), self._steps[i]) for i in range(start, end - 1, -1)]
@@ -335,7 +337,8 @@ class Net(NetCalls):
     def refresh_views(self) -> None:
         """Bring arrays that users hold up to date, after parameters were changed elsewhere than there."""
         for mem in self._mems:
-            mem.refresh_view()
+            if mem.viewed is not None:
+                mem.refresh_view()
 
     def clear_param_diffs(self) -> None:
         """Set the gradient of every parameter to zero; backward() adds to it."""

@@ -56,7 +56,8 @@ class SyncedMem:
     """size elements of dtype, allocated at first use and zero until written.
 
     Attributes for the fast path of blobs: `host_fresh` tells that `host` (flat, at least `size` long)
-    may be read as it is. `version` rises whenever the values may have changed.
+    may be read as it is. `version` rises whenever the values may have changed. `viewed` is None as long as no
+    user has held a view.
     """
 
     __slots__ = (
@@ -66,7 +67,7 @@ class SyncedMem:
         "host_fresh",
         "_copies",
         "_fresh",
-        "_exporter",
+        "viewed",
         "_lock",
         "_pending",
         "_dependents",
@@ -82,7 +83,7 @@ class SyncedMem:
         self.host_fresh = False
         self._copies: dict[tuple[Place, Any], Any] = {}
         self._fresh: set[tuple[Place, Any]] = set()
-        self._exporter: weakref.ref[_Exporter] | None = None
+        self.viewed: weakref.ref[_Exporter] | None = None
         self._lock = threading.RLock()
         self._pending: Callable[[], None] | None = None
         self._dependents: set[weakref.ref[SyncedMem]] = set()
@@ -332,7 +333,7 @@ class SyncedMem:
             self._pending = None
             self.version += 1
             if self.host is not None and size > self.host.size:
-                self.host, self.host_fresh, self._exporter = None, False, None
+                self.host, self.host_fresh, self.viewed = None, False, None
             self.size = size
 
     # -- views that users hold --------------------------------------------------------------------
@@ -343,26 +344,26 @@ class SyncedMem:
         exporter = self.exporter()
         if exporter is None or exporter.memory is not host:
             exporter = _Exporter(host)
-            self._exporter = weakref.ref(exporter)
+            self.viewed = weakref.ref(exporter)
         return np.asarray(exporter)[: self.size]
 
     def exporter(self) -> _Exporter | None:
         """The living exporter, or None when no user holds a view."""
-        return self._exporter() if self._exporter is not None else None
+        return self.viewed() if self.viewed is not None else None
 
     def host_written(self) -> None:
         """A view may have been written: if one lives, the host holds the truth (before a pass)."""
-        if self._exporter is not None:
-            if self._exporter() is None:
-                self._exporter = None
+        if self.viewed is not None:
+            if self.viewed() is None:
+                self.viewed = None
             elif self.host_fresh:
                 self._fresh.clear()
                 self.version += 1
 
     def refresh_view(self) -> None:
         """If a view lives, bring its memory up to date (after a pass or an update)."""
-        if self._exporter is not None and not self.host_fresh:
-            if self._exporter() is None:
-                self._exporter = None
+        if self.viewed is not None and not self.host_fresh:
+            if self.viewed() is None:
+                self.viewed = None
             else:
                 self._bring_home()

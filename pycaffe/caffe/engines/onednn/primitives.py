@@ -159,7 +159,7 @@ def _argument(value: Any) -> Any:
 
 # Elements that one thread moves, or tens of multiplications that it makes, in the time that starting another
 # takes.
-_ALONE = 1 << 16
+_ALONE = 1 << 15
 
 
 def _work(kind: str, arguments: Sequence[Any]) -> int:
