@@ -116,6 +116,12 @@ class Blob:
     def width(self) -> int:
         return self._legacy(3)
 
+    def forget_host(self) -> None:
+        """Free the host's copies where another place has newer ones and nobody views them."""
+        for which, mem in (("data", self.data_mem), ("diff", self.diff_mem)):
+            if mem.forget_host():
+                self._views.pop(which, None)
+
     # -- arrays for users -------------------------------------------------------------------------
 
     @property

@@ -313,6 +313,13 @@ class SyncedMem:
         """Layouts in which the place holds this array up to date."""
         return [layout for where, layout in self._fresh if where is place]
 
+    def forget_host(self) -> bool:
+        """Free the host's memory, if another place has the values and nobody views it. Was it freed?"""
+        if self.host is None or self.host_fresh or not self._fresh or self.exporter() is not None:
+            return False
+        self.host = None
+        return True
+
     # -- size -------------------------------------------------------------------------------------
 
     @property

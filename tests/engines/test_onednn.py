@@ -529,3 +529,31 @@ def test_gradients_of_many_readers(
         each.run_forward()
         each.run_backward()
     close(net.params["a"][0].diff, reference.params["a"][0].diff, "a")
+
+
+def test_large_parameters_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAFFE_ENGINE", "onednn")
+    recipe = caffe_pb2.SolverParameter(
+        base_lr=0.1, lr_policy="fixed", momentum=0.9, snapshot_after_train=False
+    )
+    text_format.Parse(
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 4 dim: 300 } } }'
+        'layer { name: "f" type: "InnerProduct" bottom: "x" top: "f" inner_product_param { num_output: 400 '
+        'weight_filler { type: "xavier" } } }'
+        'layer { name: "l" type: "Reduction" bottom: "f" top: "l" loss_weight: 1 '
+        "reduction_param { operation: SUMSQ } }",
+        recipe.net_param,
+    )
+    solver = caffe.get_solver(recipe)
+    solver.net.blobs["x"].data[...] = 1
+    weights = solver.net.params["f"][0]
+    held = weights.data
+    solver.step(1)
+    assert weights.data_mem.host is not None  # somebody looks
+    before = held.copy()
+    del held
+    solver.step(1)
+    assert weights.data_mem.host is None
+    now = weights.data
+    assert not np.array_equal(now, before)
+    assert np.array_equal(now, weights.cpu_data())

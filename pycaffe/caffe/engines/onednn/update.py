@@ -152,4 +152,7 @@ class MomentumUpdate(FlatUpdate):
                     self.solver.net.run, size, recipe.momentum, self._factors
                 )
             step(data + offset, diff + offset, past + offset)
+        # The filler's or the file's copy is not needed any more, until somebody asks.
+        for blob in (param.blob, *history):
+            blob.forget_host()
         diff_mem.defer(_CopyOfHistory(diff_mem, past_mem, layout), [past_mem])
