@@ -131,13 +131,13 @@ def beside_the_reference(
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-# The last one works in place on the top, whose values the gradient must not be taken from.
+# The last one works in place on the top: the gradient is from the values that Caffe's definition names.
 IN_PLACE = (
     """layer { name: "after" type: "Power" bottom: "y" top: "y" power_param { scale: -2 shift: 0.5 } }"""
 )
 
 
-@pytest.mark.parametrize("kind", ["LRN", "ReLU"])
+@pytest.mark.parametrize("kind", ["LRN", "ReLU", "Sigmoid", "TanH", "Softmax"])
 def test_a_layer_in_place_on_the_top_does_not_spoil_the_gradient(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

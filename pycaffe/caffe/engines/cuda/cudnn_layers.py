@@ -16,6 +16,7 @@ from ...kernels import kernel
 from ...proto import caffe_pb2
 from .base import CudaKernel, keep, scratch
 from .cudnn import MOST_IMAGES, Descriptor, cudnn, integers, tensor
+from .neurons import Neuron
 from .place import read, write
 from .pooling import AVE, MAX, PoolingKernel
 
@@ -185,12 +186,13 @@ class SoftmaxCudnn(CudaKernel):
             self._apply("cudnnSoftmaxBackward", y, dy, write(bottom[0].diff_mem))
 
 
-class ActivationCudnn(CudaKernel):
-    """mode: cuDNN's number of the function."""
+class ActivationCudnn(Neuron):
+    """mode: cuDNN's number of the function. source: of our kernel, for the case that only it computes."""
 
     mode: ClassVar[int]
     # Is the gradient the same from the bottom's values in the top's place?
     from_bottom: ClassVar[bool] = False
+    _version = -1
 
     @classmethod
     def supports(cls, layer: Any, bottom: Sequence[Blob]) -> bool:
@@ -198,6 +200,7 @@ class ActivationCudnn(CudaKernel):
         return known and _filled(bottom) and super().supports(layer, bottom)
 
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
+        super().reshape(run, bottom, top)
         self._tensor = tensor((1, 1, 1, bottom[0].count))
         self._function = Descriptor("Activation")
         numbers = (_PROPAGATE_NAN, ctypes.c_double(0))
@@ -209,6 +212,7 @@ class ActivationCudnn(CudaKernel):
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = read(bottom[0].data_mem)
         self._apply("cudnnActivationForward", x, write(top[0].data_mem))
+        self._version = top[0].data_mem.version
 
     def backward(
         self,
@@ -217,7 +221,10 @@ class ActivationCudnn(CudaKernel):
         propagate_down: Sequence[bool],
         bottom: Sequence[Blob],
     ) -> None:
-        if propagate_down[0]:
+        if not self.from_bottom and top[0].data_mem.version != self._version:
+            # Where somebody has changed it, Caffe's gradient is of the top as it is now; cuDNN's perhaps not.
+            super().backward(run, top, propagate_down, bottom)
+        elif propagate_down[0]:
             x, dy = read(bottom[0].data_mem), read(top[0].diff_mem)
             y = x if self.from_bottom else read(top[0].data_mem)
             self._apply("cudnnActivationBackward", y, dy, x, write(bottom[0].diff_mem))
@@ -237,9 +244,11 @@ class ReLUCudnn(ActivationCudnn):
 
 @kernel("Sigmoid", engine="cudnn")
 class SigmoidCudnn(ActivationCudnn):
+    source = "sigmoid"
     mode = _SIGMOID
 
 
 @kernel("TanH", engine="cudnn")
 class TanHCudnn(ActivationCudnn):
+    source = "tanh"
     mode = _TANH
