@@ -117,7 +117,7 @@ class Blob:
         return self._legacy(3)
 
     def forget_host(self) -> None:
-        """Free the host's copies where another place has newer ones and nobody views them."""
+        """Free the host's copies where another place has the values and nobody views them."""
         for which, mem in (("data", self.data_mem), ("diff", self.diff_mem)):
             if mem.forget_host():
                 self._views.pop(which, None)

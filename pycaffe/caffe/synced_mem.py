@@ -315,9 +315,9 @@ class SyncedMem:
 
     def forget_host(self) -> bool:
         """Free the host's memory, if another place has the values and nobody views it. Was it freed?"""
-        if self.host is None or self.host_fresh or not self._fresh or self.exporter() is not None:
+        if self.host is None or not self._fresh or self.exporter() is not None:
             return False
-        self.host = None
+        self.host, self.host_fresh = None, False
         return True
 
     # -- size -------------------------------------------------------------------------------------

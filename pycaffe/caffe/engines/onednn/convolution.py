@@ -271,6 +271,7 @@ class ConvolutionKernel(_Convolutional):
         if not any(wanted):
             return
         weight, *biases = self.layer.blobs
+        weight.forget_host()  # it will be trained as it lies
         desc = self.weights_primitive(bool(biases))
         gradients = [Gradient(run, weight, desc.desc(DIFF_WEIGHTS_MD), wanted[0], self.weights)]
         arguments: dict[int, Any] = {DIFF_WEIGHTS: gradients[0].memory}

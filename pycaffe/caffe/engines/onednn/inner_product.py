@@ -125,6 +125,7 @@ class InnerProductKernel(OneDNNKernel):
     def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer: Any = self.layer
         weight, *biases = layer.blobs
+        weight.forget_host()  # it will be trained as it lies
         top_diff = Operand(top[0], "diff", self.target, "read", on_host=True)
         desc = PrimitiveDesc(
             "inner_product_backward_weights",
