@@ -70,3 +70,30 @@ def test_nothing_is_begun_when_the_time_is_over() -> None:
     output = process.communicate(timeout=LIMIT)[0]
     assert process.returncode == 0, output
     assert {row[3] for row in table_of(output)} == {"left out, the time is over"}
+
+
+def gpu_check(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    use_gpu()
+    support.emulated()
+    variables = {**os.environ, **emulation.process_environment(), "PYTHON": sys.executable, **environment}
+    command = [str(support.REPOSITORY / "scripts" / "gpu_check"), *words]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=LIMIT)
+
+
+def test_gpu_check_tests_and_measures() -> None:
+    words = "--only device_query_shows --nets lenet --modes train --rounds 1 --small".split()
+    done = gpu_check(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("CUDA 13.0; GPU 0: emulated on the CPU")
+    assert "1 passed" in done.stdout
+    assert [row[:3] for row in table_of(done.stdout)] == [
+        ["lenet", "train", "float32"],
+        ["lenet", "train", "TF32"],
+    ]
+
+
+def test_gpu_check_says_why_it_cannot() -> None:
+    done = gpu_check(EMULATED_CUDA_DEVICES="0")
+    assert done.returncode == 1 and done.stdout.startswith("there is no CUDA device here")
+    done = gpu_check("--only")
+    assert done.returncode != 0 and "--only wants a pattern" in done.stderr
