@@ -47,7 +47,7 @@ class RoomyPlace(Place, Protocol):
 class Pool:
     """Memory that arrays have given up, for others of the same pool: the host's, and that of roomy places."""
 
-    # A buffer so many times as large as needed is kept for something larger.
+    # A host's array so many times as large as needed is kept for something larger.
     _WASTE = 4
 
     def __init__(self) -> None:
@@ -59,16 +59,18 @@ class Pool:
             self._buffers.append((place, place.capacity(buffer), buffer))
 
     def take(self, place: Place, layout: Any) -> Any:
-        """The smallest buffer that fits, or None."""
+        """The smallest buffer that fits, or None. Then a new one has to be made, in place of which the largest
+        that does not fit is freed: who needs less can take the new one."""
         if not isinstance(place, RoomyPlace):
             return None
         needed = place.size(layout)
-        fits = [
-            (size, i)
-            for i, (where, size, _) in enumerate(self._buffers)
-            if where is place and needed <= size <= self._WASTE * needed
-        ]
-        return self._buffers.pop(min(fits)[1])[2] if fits else None
+        sizes = [(size, i) for i, (where, size, _) in enumerate(self._buffers) if where is place]
+        fits = [(size, i) for size, i in sizes if size >= needed]
+        if fits:
+            return self._buffers.pop(min(fits)[1])[2]
+        if sizes:
+            del self._buffers[max(sizes)[1]]
+        return None
 
     def give_host(self, memory: np.ndarray) -> None:
         self._host.append(memory)
