@@ -59,8 +59,8 @@ class Pool:
             self._buffers.append((place, place.capacity(buffer), buffer))
 
     def take(self, place: Place, layout: Any) -> Any:
-        """The smallest buffer that fits, or None. Then a new one has to be made, in place of which the largest
-        that does not fit is freed: who needs less can take the new one."""
+        """The smallest buffer that fits, or None. Then a new one has to be made, in place of which the
+        largest that does not fit is freed: who needs less can take the new one."""
         if not isinstance(place, RoomyPlace):
             return None
         needed = place.size(layout)
