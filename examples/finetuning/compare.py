@@ -4,7 +4,7 @@
 
 At the top of a checkout, after `caffe data fashion-mnist examples/finetuning`. WEIGHTS: a LeNet trained on
 MNIST. For each of so many draws of 500 images (default 5), trains both ways and prints, as a table, the
-mean and the standard deviation of the test accuracy after several numbers of iterations.
+mean and the standard deviation of the test accuracy after several numbers of iterations; each draw on stderr.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def main(weights: str, draws: int) -> None:
         few_images(f"{FOLDER}/fashion_mnist_train_lmdb", FEW, PER_CLASS, seed)
         for way, start in ways.items():
             results[way].append(train(seed + 1, start))
-            print(f"draw {seed}, {way}: {results[way][-1]}", file=sys.stderr)
+            measured = zip(BUDGETS, results[way][-1], strict=True)
+            print(f"draw {seed}, {way}:", ", ".join(f"{n}: {a:.4f}" for n, a in measured), file=sys.stderr)
     print("| iterations |", " | ".join(ways), "|\n|---|" + "---|" * len(ways))
     for i, budget in enumerate(BUDGETS):
         cells = [np.array(results[way])[:, i] for way in ways]
