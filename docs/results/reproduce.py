@@ -87,7 +87,10 @@ class Work:
         """Keeps the log, NAME.log, and its curves, NAME.png unless named otherwise."""
         log, picture = f"{name}.log", picture or f"{name}.png"
         self.run("caffe", "train", "-solver", "net/solver.prototxt", log=log)
-        curves.draw(str(self.folder / log), str(self.folder / picture))
+        lines = self.folder / log
+        # Where a library lies on this machine is not what is reported.
+        lines.write_text(lines.read_text(encoding="utf-8").replace(sys.prefix, "$PREFIX"), encoding="utf-8")
+        curves.draw(str(lines), str(self.folder / picture))
         self.keep(log)
         self.keep(picture)
 
@@ -181,9 +184,9 @@ def comparison(log: Path, picture: Path) -> None:
         if match := re.fullmatch(r"draw \d+, (.*?): (.*)", line):
             pairs = [pair.split(": ") for pair in match[2].split(", ")]
             ways.setdefault(match[1], []).append([(int(i), float(a)) for i, a in pairs])
+    iterations = [i for i, _ in next(iter(ways.values()))[0]]
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     for (way, draws), colour in zip(ways.items(), (curves.BLUE, curves.ORANGE), strict=True):
-        iterations = [i for i, _ in draws[0]]
         for draw in draws:
             axes.plot(iterations, [a for _, a in draw], ".", color=colour, alpha=0.4)
         means = [sum(draw[k][1] for draw in draws) / len(draws) for k in range(len(iterations))]
