@@ -36,7 +36,7 @@ def draw(log: str, picture: str) -> None:
     for axes, name in zip(panels[:, 0], sorted(names, key=lambda name: not of_train[name]), strict=True):
         if of_train[name]:
             axes.semilogy(*points(read.train, name), color=BLUE, linewidth=1, label="one training batch")
-        for net, colour in ((name, ORANGE), (f"{name} (#1)", _GREEN)):
+        for net, colour, side in ((name, ORANGE, "bottom"), (f"{name} (#1)", _GREEN, "top")):
             x, y = points(read.test if of_train[name] else [r for r in read.test if r["NumIters"]], net)
             if x:
                 label = "test net" + net[len(name) :]
@@ -46,10 +46,10 @@ def draw(log: str, picture: str) -> None:
                     (x[-1], y[-1]),
                     (6, 0),
                     textcoords="offset points",
-                    va="center",
+                    va=side,  # figures of two nets that end together stay legible
                     color=colour,
                 )
-        axes.margins(x=0.08)
+        axes.margins(x=0.08, y=0.1)
         axes.set_ylabel(name)
         axes.legend(frameon=False)
         axes.grid(color="0.9")
