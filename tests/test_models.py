@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from caffe.errors import DataError, NetError
 from caffe.proto import caffe_pb2
 from caffe.resources import data_path
 from caffe.upgrade_proto import read_net_upgraded, read_solver_upgraded
+from caffe_tools.public_models import WEIGHTS
 from model_shapes import data_shapes, stages, without_fillers
 
 FOLDER = data_path("models")
@@ -114,6 +116,14 @@ def test_readme_and_table_state_what_is_computed(name: str) -> None:
     row = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| [{name}]("))
     cells = [cell.strip() for cell in row.split("|")]
     assert {cells[2], cells[4]} == numbers
+    assert ("nor were the public weights downloaded" in text) == (name in WEIGHTS)
+    (accuracy,) = re.findall(r"^\| expected accuracy \| (.*) \|$", text, re.MULTILINE)
+    assert figures(cells[6]) == figures(accuracy)
+
+
+def figures(text: str) -> list[str]:
+    """Decimal numbers, but for those in the addresses of links."""
+    return re.findall(r"\d+\.\d+", re.sub(r"\]\([^)]*\)", "", text))
 
 
 # Learned parameters, as published to the last digit; where, says docs/models.md.

@@ -112,6 +112,56 @@ def test_accuracies_are_those_of_the_log(name: str, page: str) -> None:
     assert last >= {"lenet": 0.99, "fashion_mnist": 0.9, "digits": 0.97}[name]
 
 
+def test_figures_of_small_models_are_those_of_their_logs() -> None:
+    page = (RESULTS / "small_models.md").read_text(encoding="utf-8")
+    readmes = {
+        name: (TOP / "models" / name / "readme.md").read_text(encoding="utf-8")
+        for name in ("mnist_siamese", "mnist_autoencoder", "char_rnn", "logistic_regression")
+    }
+    siamese, autoencoder, char_rnn, regression = (read_log(RESULTS / f"{name}.log") for name in readmes)
+    loss = f"{siamese.test[-1]['loss']:.4f}"
+    assert f"falls to {loss} (" in page and f"loss of test pairs {loss};" in readmes["mnist_siamese"]
+    (nearest,) = re.findall(r"for (\S+ %) of 5,000", page)
+    assert f"for {nearest} |" in readmes["mnist_siamese"]
+    # The second test net reads the test data.
+    error = autoencoder.test[-1]["l2_error (#1)"]
+    assert f"entropy falls to {autoencoder.test[-1]['cross_entropy_loss (#1)']:.1f} and" in page
+    assert f"error of a digit to {error:.2f} (" in page
+    (pixel,) = re.findall(r": (0\.\d+) for a pixel", page)  # of 5,000 digits
+    assert float(pixel) == pytest.approx(2 * error / 28**2, abs=0.0006)
+    assert f"square error {pixel} for a pixel" in readmes["mnist_autoencoder"]
+    best = min(char_rnn.test, key=lambda row: row["loss"])
+    last = char_rnn.test[-1]
+    learned = re.findall(r"Iteration 600, loss = (\S+)", (RESULTS / "char_rnn.log").read_text())[-1]
+    assert f"falls to {float(learned):.2f} on" in page
+    assert f"best at the {best['NumIters']:.0f}th iteration ({best['loss']:.2f})" in page
+    assert f"rises to {last['loss']:.2f}\n" in page and f"at {100 * last['accuracy']:.0f} % of" in page
+    assert f"loss {float(learned):.2f} on" in readmes["char_rnn"]
+    assert f"{best['loss']:.2f} at best" in readmes["char_rnn"]
+    accuracy = 100 * regression.test[-1]["accuracy"]
+    assert f"{accuracy:.2f} % of the 2,500" in page
+    assert f"{accuracy:.1f} % (measured" in readmes["logistic_regression"]
+
+
+def test_the_table_of_fine_tuning_is_of_its_log() -> None:
+    ways: dict[str, list[list[str]]] = {}
+    for line in (RESULTS / "finetuning.log").read_text(encoding="utf-8").splitlines():
+        way, draw = line.partition(", ")[2].split(": ", 1)
+        ways.setdefault(way, []).append(draw.split(", "))
+    cells: dict[str, list[str]] = {}
+    for draws in (ways["from scratch"], ways["fine-tuned"]):
+        for column in zip(*draws, strict=True):
+            iterations = column[0].partition(": ")[0]
+            values = 100 * np.array([float(pair.partition(": ")[2]) for pair in column])
+            cells.setdefault(iterations, []).append(f"{values.mean():.1f} % ± {values.std(ddof=1):.1f}")
+    page = (RESULTS / "finetuning.md").read_text(encoding="utf-8")
+    assert len(cells) == 5
+    for iterations, (scratch, tuned) in cells.items():
+        assert f"| {iterations} | {scratch} | {tuned} |" in page
+    readme = (TOP / "examples" / "finetuning" / "readme.md").read_text(encoding="utf-8")
+    assert f"| from scratch | {cells['100'][0]} |\n| fine-tuned | {cells['100'][1]} |" in readme
+
+
 def test_curves_are_drawn_from_a_log(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw = runpy.run_path(str(RESULTS / "curves.py"))["draw"]

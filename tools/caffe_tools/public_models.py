@@ -61,7 +61,6 @@ WEIGHTS = {
     "finetune_flickr_style": _bvlc("finetune_flickr_style", "b61b5cef7d771b53b0c488e78d35ccadc073e9cf"),
     "vgg16": _vgg(16),
     "vgg19": _vgg(19),
-    # SHA-1: as the readme of its gist states it.
     # Its page stated a SHA-1 that the same author also states for another net (models/nin/readme.md).
     "nin": PublicWeights(
         _file("nin_imagenet.caffemodel", query="?dl=1"),
