@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import sys
+import types
 from pathlib import Path
 
 import cv2
@@ -98,6 +100,35 @@ def test_windows_into_hdf5(cli, windows):
         assert file["filename"].asstr()[:].tolist() == [found["filename"] for found in windows]
         np.testing.assert_array_equal(file["window"], [found["window"] for found in windows])
         np.testing.assert_allclose(file["prediction"], [found["prediction"] for found in windows], rtol=1e-4)
+
+
+def test_of_a_mean_image_windows_get_the_mean_of_each_channel(cli, windows):
+    ramp = np.linspace(-50, 50, 8 * 9).reshape(8, 9)
+    np.save("mean.npy", np.stack([104 + ramp, 117 - ramp, 123 + 0 * ramp]))
+    flags = (*FLAGS[:4], "--mean_file", "mean.npy", "-crop_mode=list", "-context_pad=2")
+    assert cli("detect", "windows.csv", "out.h5", *flags).status == 0
+    with h5py.File("out.h5") as file:
+        np.testing.assert_allclose(file["prediction"], [found["prediction"] for found in windows], rtol=1e-4)
+
+
+def test_windows_that_selective_search_proposes(cli, monkeypatch):
+    """Names of images stand one to a line, so that they may hold blanks."""
+    asked = []
+
+    def get_windows(paths, cmd):
+        asked.append((cmd, *paths))
+        return [[(2, 3, 12, 15)] for _ in paths]
+
+    package = types.ModuleType("selective_search_ijcv_with_python")
+    monkeypatch.setattr(package, "get_windows", get_windows, raising=False)
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    Path("images/a.png").rename("images/a photo.png")
+    Path("names.txt").write_text("images/a photo.png\n\nimages/b.png\n")
+    assert cli("detect", "names.txt", "out.csv", *FLAGS, "-context_pad=2").status == 0
+    wanted = [str(Path("images", name).absolute()) for name in ("a photo.png", "b.png")]
+    assert asked == [("selective_search_rcnn", *wanted)]
+    with open("out.csv", newline="") as file:
+        assert [row["filename"] for row in csv.DictReader(file)] == wanted
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def command(
     detector = Detector(
         model_def,
         pretrained_model,
-        mean=read_mean(mean_file),
+        mean=_by_channel(read_mean(mean_file)),
         input_scale=input_scale,
         raw_scale=raw_scale,
         channel_swap=numbers(channel_swap, "channel_swap") or None,
@@ -78,7 +78,8 @@ def command(
     if crop_mode == "list":
         detections = detector.detect_windows(_windows(input_file))
     else:
-        detections = detector.detect_selective_search(_read(input_file).split())
+        names = [line.strip() for line in _read(input_file).splitlines()]
+        detections = detector.detect_selective_search([name for name in names if name])
     click.echo(f"Processed {len(detections)} windows in {time.perf_counter() - begun:.3f} s.")
     if not detections:
         raise DataError(f"{input_file} lists no windows")
@@ -87,6 +88,12 @@ def command(
     except OSError as error:
         raise CaffeError(f"cannot write {output_file}: {error}") from error
     click.echo(f"Saved to {output_file}")
+
+
+def _by_channel(mean: np.ndarray | None) -> np.ndarray | None:
+    """Of a mean image, which says nothing of places in a window, the value for each channel (as in the
+    original)."""
+    return mean if mean is None or mean.ndim < 3 else mean.mean(axis=(-2, -1)).reshape(-1)
 
 
 def _read(path: Path) -> str:
