@@ -119,6 +119,8 @@ def test_readme_and_table_state_what_is_computed(name: str) -> None:
     assert ("nor were the public weights downloaded" in text) == (name in WEIGHTS)
     (accuracy,) = re.findall(r"^\| expected accuracy \| (.*) \|$", text, re.MULTILINE)
     assert figures(cells[6]) == figures(accuracy)
+    learned, blobs = 4e-6 * summary.parameters, 1e-6 * summary.memory / summary.items
+    assert cells[7] == f"{learned:,.1f} + {blobs:,.1f}"
 
 
 def figures(text: str) -> list[str]:
