@@ -37,7 +37,7 @@ def main():
         for number, (shape, size) in enumerate(cases):
             image = (draw.uniform(size=shape) * 200 - 50).astype(np.float32)
             record["%s_%d_image" % (kind, number)] = image  # noqa: UP031
-            for order in (0, 1, 3) if kind == "rgb" else (0, 1):
+            for order in range(6):
                 # Images had to be in [0, 1] for scikit-image; mode="constant" was its default.
                 least, most = image.min().astype(float), image.max().astype(float)
                 if kind == "rgb":

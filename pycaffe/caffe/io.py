@@ -153,8 +153,8 @@ def _unit_range(pixels: np.ndarray) -> np.ndarray:
 
 
 def resize_image(im: np.ndarray, new_dims: Sequence[int] | np.ndarray, interp_order: int = 1) -> np.ndarray:
-    """(H, W, C) resized to new_dims = (height, width), float32. interp_order: 1 bilinear, 0 nearest, for
-    1 or 3 channels also 3 bicubic.
+    """(H, W, C) resized to new_dims = (height, width), float32. interp_order: 1 bilinear, 0 nearest, 2 to 5
+    splines (with 1 or 3 channels 3 is bicubic).
 
     The numbers are those of the original with the scikit-image (1 or 3 channels) and SciPy (any other
     number) of its day: nothing is smoothed before it shrinks. Raises DataError.
@@ -164,8 +164,6 @@ def resize_image(im: np.ndarray, new_dims: Sequence[int] | np.ndarray, interp_or
     values = im if im.dtype == np.float64 else im.astype(np.float32)
     if im.shape[2] in (1, 3):
         resized = interpolation.resize_image_like(values, height, width, interp_order)
-    elif interp_order == 3:
-        raise interpolation.order_error(interp_order, f"0 or 1 for an image of {im.shape[2]} channels")
     else:
         resized = interpolation.zoom_array(values, height, width, interp_order)
     return resized.astype(np.float32, copy=False)
