@@ -77,7 +77,7 @@ def test_blocks_run(page: Path, cli: Callable) -> None:
 
 
 def run(line: str, cli: Callable) -> str:
-    """What it logs. As from a shell, modules in the working directory are found only if PYTHONPATH says so."""
+    """What it logs. As from a shell, modules in the working directory are found by PYTHONPATH only."""
     program, *words = shlex.split(line, comments=True)
     here = str(Path.cwd())
     path = [folder for folder in sys.path if folder not in ("", here)]
