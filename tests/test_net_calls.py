@@ -121,3 +121,23 @@ def test_parameters_are_copied_as_blobs_of_their_own(engine: str, rng: np.random
         np.testing.assert_array_equal(copied.data, before)
         np.testing.assert_array_equal(copied.diff, gradient)
         weights.data[...] = before
+
+
+@pytest.mark.parametrize(
+    ("name", "today"),
+    [
+        ("set_phase_test", r"caffe.Net\(model, weights, caffe.TEST\)"),
+        ("set_mode_gpu", r"caffe.set_mode_gpu\(\)"),
+        ("set_raw_scale", r"caffe.io.Transformer\(inputs\).set_raw_scale"),
+        ("preprocess", "caffe.io.Transformer"),
+    ],
+)
+def test_names_of_nets_before_1_0_say_what_they_are_now(name: str, today: str) -> None:
+    net = caffe.Net(caffe.proto.caffe_pb2.NetParameter(), caffe.TEST)
+    with pytest.raises(
+        caffe.CaffeError, match=f"net.{name} is of Caffe before 1.0; since then it is {today}"
+    ):
+        getattr(net, name)
+    assert not hasattr(net, name)
+    with pytest.raises(AttributeError, match="'Net' object has no attribute 'weights'"):
+        net.weights  # type: ignore[attr-defined] # noqa: B018

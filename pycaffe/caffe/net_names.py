@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
 
 from .blob import Blob
+from .errors import NetError
 from .html_table import html_table
 from .net_wiring import Wiring
+
+# What nets of pycaffe had before 1.0 -> what scripts write since then.
+_TODAY = {
+    **dict.fromkeys(("set_phase_train", "set_phase_test"), "caffe.Net(model, weights, caffe.TEST)"),
+    "set_mode_cpu": "caffe.set_mode_cpu()",
+    "set_mode_gpu": "caffe.set_mode_gpu()",
+    "set_device": "caffe.set_device(id)",
+    **{
+        name: f"caffe.io.Transformer(inputs).{name}(...)"
+        for name in ("set_mean", "set_input_scale", "set_raw_scale", "set_channel_swap")
+    },
+    **dict.fromkeys(("preprocess", "deprocess"), "caffe.io.Transformer(inputs), or net.transformer"),
+}
+
+
+class RetiredNameError(NetError, AttributeError):
+    """A name that nets had before 1.0."""
 
 
 class NetNames:
@@ -72,6 +91,13 @@ class NetNames:
     def blob_loss_weights(self) -> OrderedDict[str, float]:
         """{blob name: its weight in the objective}"""
         return OrderedDict(zip(self._blob_names, self._blob_loss_weights, strict=True))
+
+    if not TYPE_CHECKING:  # for editors, a net has no other names than those it has
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _TODAY:
+                raise RetiredNameError(f"net.{name} is of Caffe before 1.0; since then it is {_TODAY[name]}")
+            return self.__getattribute__(name)
 
     def _repr_html_(self) -> str:
         from . import net_summary  # for notebooks only
