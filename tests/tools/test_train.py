@@ -46,7 +46,7 @@ def test_says_where_the_snapshot_lies(cli, tiny):
     assert done.status == 0
     lines = [line.split("] ", 1)[1] for line in done.err.splitlines() if "] " in line]
     memory = re.fullmatch(
-        r"Peak memory of this process: [\d.]+ MiB \(memory required for data: .*\)", lines[-2]
+        r"Peak memory of this process: [\d.]+ [MG]iB \(memory required for data: .*\)", lines[-2]
     )
     assert memory is not None
     assert [lines[-3], lines[-1]] == [
