@@ -79,6 +79,18 @@ def first_nonfinite(net: Net) -> str:
     return ""
 
 
+def nonfinite_parameter(net: Net) -> str:
+    """In words, the first learned parameter with a nan or infinity; "" when there is none. Reads the
+    parameters as they lie: cheap enough to be asked from time to time."""
+    for param in net.learnable:
+        numbers = param.blob.data_mem.numbers()
+        if numbers is None or not numbers.size:
+            continue
+        if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+            return first_nonfinite(net)
+    return ""
+
+
 def _advice(layer: Layer) -> str:
     if not layer.layer_param.bottom:
         return "The input itself holds it: look at the data, and at its mean and scale"

@@ -252,7 +252,16 @@ class Solver:
             where = debug_info.first_nonfinite(self.net) or "all blobs are finite, but their sum is not"
             log.warning("Iteration %d: the loss is %g. It appears first in %s", self.iter, loss, where)
 
+    def _look_at_parameters(self) -> None:
+        """An engine's ReLU or MAX pooling may hide a nan from the loss (docs/differences.md)."""
+        if not self._warned and (where := debug_info.nonfinite_parameter(self.net)):
+            self._warned = True
+            log.warning(
+                "Iteration %d: not all parameters are finite. It appears first in %s", self.iter, where
+            )
+
     def _display(self) -> None:
+        self._look_at_parameters()
         now, (then, since) = time.perf_counter(), self._lap
         lapse = now - then
         log.info(

@@ -234,6 +234,17 @@ class SyncedMem:
                 break
             self.host_fresh = True
 
+    def numbers(self) -> np.ndarray | None:
+        """The values in whatever order they lie, padding included, without a copy, not to be written; None
+        where they lie in a place that the host does not see."""
+        if self.host_fresh:
+            return self.host[: self.size]  # type: ignore[index]
+        for key in self._fresh:
+            floats = getattr(self._copies[key], "floats", None)
+            if isinstance(floats, np.ndarray):
+                return floats
+        return None
+
     # -- other places -----------------------------------------------------------------------------
 
     def read_in(self, place: Place, layout: Any) -> Any:

@@ -557,3 +557,30 @@ def test_large_parameters_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None
     now = weights.data
     assert not np.array_equal(now, before)
     assert np.array_equal(now, weights.cpu_data())
+
+
+def test_a_parameter_that_is_not_finite_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("CAFFE_ENGINE", "onednn")
+    recipe = caffe_pb2.SolverParameter(
+        base_lr=0.01, lr_policy="fixed", momentum=0.9, display=2, max_iter=4, snapshot_after_train=False
+    )
+    text_format.Parse(
+        'layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }'
+        'layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { num_output: 16 '
+        'kernel_size: 3 weight_filler { type: "msra" } } }'
+        'layer { name: "r" type: "ReLU" bottom: "c" top: "c" }'
+        'layer { name: "l" type: "Reduction" bottom: "c" top: "l" loss_weight: 1 '
+        "reduction_param { operation: SUMSQ } }",
+        recipe.net_param,
+    )
+    solver = caffe.get_solver(recipe)
+    solver.net.blobs["x"].data[...] = 1
+    solver.step(1)
+    solver.net.params["c"][0].data[0, 0, 0, 0] = np.nan
+    with caplog.at_level("WARNING", logger="caffe"):
+        solver.solve()
+    (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "layer 'c' (Convolution), parameter 0: nan at [0, " in message
+    assert np.isfinite(solver.smoothed_loss) == ("not all parameters are finite" in message)
