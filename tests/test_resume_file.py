@@ -106,7 +106,7 @@ losses, means = [], []
 for net in solver.test_nets[:1]:
     last = len(net.layers) - 1
     net.after_forward(lambda i: losses.append(float(net.blobs["loss"].data)) if i == last else None)
-solver.add_callback(None, lambda: means.append((solver.smoothed_loss, solver.reported_loss)))
+solver.add_callback(None, lambda: means.append(solver.smoothed_loss))
 solver.solve(resume or None)
 arrays = [p.blob.data for p in solver.net.learnable] + [h.data for h in solver.history]
 np.savez(out, *arrays, means=means[-100:], tests=losses, iter=solver.iter)
@@ -180,7 +180,11 @@ def test_interrupted_while_it_tests(request_: SolverAction, caplog: pytest.LogCa
     """A resumed training does that test anew, on the same records."""
     caplog.set_level(logging.INFO, "caffe.solver")
     write_images()
-    recipe = RECIPE + "test_iter: 3 test_iter: 2 test_interval: 4 max_iter: 11 display: 1 "
+    # The log's average starts anew in a resumed run.
+    recipe = (
+        RECIPE.replace("average_loss: 3", "")
+        + "test_iter: 3 test_iter: 2 test_interval: 4 max_iter: 11 display: 1 "
+    )
 
     def log_of(solver: caffe.SGDSolver, state: str | None = None) -> list[str]:
         caplog.clear()
@@ -407,3 +411,15 @@ def test_other_ranks_draw_numbers_of_their_own() -> None:
         seeds.append(other.net.run.seed)
     # As when random_seed had been given: each rank adds its number.
     assert seeds == [(1, 2), (2, 2)] or seeds[1] == (seeds[0][0] + 1, seeds[0][1])
+
+
+def test_the_log_begins_its_average_anew_as_the_originals_does() -> None:
+    write_images()
+    solver = solver_of(RECIPE, net=IMAGES)
+    solver.step(4)
+    solver.snapshot()
+    again = solver_of(RECIPE, net=IMAGES)
+    again.restore("s_iter_4.solverstate")
+    again.step(1)
+    assert again.reported_loss == again.loss_window[-1]
+    assert again.smoothed_loss == sum(again.loss_window) / 3 and len(again.loss_window) == 3

@@ -68,10 +68,9 @@ class Solver:
         self.current_step = 0
         self.loss_window: deque[float] = deque(maxlen=self.param.average_loss)
         self.smoothed_loss = 0.0  # mean of the window, which a resumed run continues
-        # The same over this run's losses (and those it resumed with) only, as the original's log has it.
+        # The same over this run's losses only, as the original's log has it.
         self.reported_loss = 0.0
         self._losses_of_run = 0
-        self._resumed = False
         self.states_before_test: resume_file.NetStates | None = None  # while testing, and if interrupted
         self.stopped_early = False
         self.last_snapshot = ""
@@ -192,8 +191,7 @@ class Solver:
     def _run(self, stop: int) -> None:
         param = self.param
         self.loss_window = deque(self.loss_window, maxlen=max(1, param.average_loss))
-        self._losses_of_run = len(self.loss_window) if self._resumed else 0
-        self._resumed = False
+        self._losses_of_run = 0
         self.states_before_test = None
         self._lap = (time.perf_counter(), self.iter)
         try:
@@ -379,7 +377,6 @@ class Solver:
     def restore(self, path: str | Path) -> None:
         """Continue from a .solverstate (or .solverstate.h5)."""
         snapshot.restore(self, str(path))
-        self._resumed = True
 
     def __reduce__(self) -> NoReturn:
         raise CopyError(
