@@ -32,7 +32,7 @@ class CudaUpdate(UpdateKernel):
         return param.blob.dtype == "float32" and param.blob.count < MOST_ELEMENTS
 
     def constants(self) -> tuple[float, ...]:
-        """Of the coming update: a script may change the recipe while it runs."""
+        """A subclass gives those of the coming update: a script may change the recipe while it runs."""
         raise NotImplementedError
 
     def update(

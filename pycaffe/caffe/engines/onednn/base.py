@@ -250,4 +250,5 @@ class OneDNNKernel(Kernel):
         propagate_down: Sequence[bool],
         bottom: Sequence[Blob],
     ) -> None:
+        """A subclass does backward here."""
         raise NotImplementedError

@@ -51,9 +51,11 @@ class Group(Fused):
         return self._able
 
     def prepare(self, run: ExecutionContext) -> bool:
+        """A subclass builds its primitives here; False where oneDNN has none for this case."""
         raise NotImplementedError
 
     def run(self, run: ExecutionContext) -> None:
+        """A subclass does forward here."""
         raise NotImplementedError
 
     def forward(self, run: ExecutionContext) -> float:
