@@ -35,22 +35,33 @@ class Scratchpad:
 
     def __init__(self) -> None:
         self._buffer = Buffer(64)
-        self._users: list[weakref.ref[Memory]] = []
+        self._users: list[tuple[weakref.ref[Memory], int]] = []
 
-    def memory(self, desc: MemoryDesc) -> Memory:
-        if desc.nbytes > self._buffer.bytes.size:
-            self._buffer = Buffer(desc.nbytes)
-            self._users = [user for user in self._users if user() is not None]
-            for user in self._users:
+    def memory(self, desc: MemoryDesc, offset: int = 0) -> Memory:
+        """offset: in bytes."""
+        if offset + desc.nbytes > self._buffer.bytes.size:
+            self._buffer = Buffer(offset + desc.nbytes)
+            self._users = [(user, place) for user, place in self._users if user() is not None]
+            for user, place in self._users:
                 memory = user()
                 if memory is not None:
-                    memory.point(self._buffer.address)
+                    memory.keep = self._buffer
+                    memory.point(self._buffer.address + place)
         memory = Memory(desc, self._buffer)
-        self._users.append(weakref.ref(memory))
+        memory.point(self._buffer.address + offset)
+        self._users.append((weakref.ref(memory), offset))
         return memory
 
 
-_scratchpads: weakref.WeakKeyDictionary[ExecutionContext, Scratchpad] = weakref.WeakKeyDictionary()
+_scratchpads: weakref.WeakKeyDictionary[ExecutionContext, dict[str, Scratchpad]] = weakref.WeakKeyDictionary()
+
+
+def scratch(run: ExecutionContext, slot: str = "") -> Scratchpad:
+    """slot: what may hold numbers at the same time has different slots; "" is oneDNN's own within a
+    primitive."""
+    return _scratchpads.setdefault(run, {}).setdefault(slot, Scratchpad())
+
+
 _no_post: list[Attributes] = []
 
 
@@ -68,9 +79,9 @@ class Call:
 
     def __init__(self, run: ExecutionContext, desc: PrimitiveDesc, arguments: Mapping[int, Argument]):
         memories = {k: a if isinstance(a, Memory) else a.memory for k, a in arguments.items()}
-        scratch = desc.desc(SCRATCHPAD_MD)
-        if scratch.nbytes:
-            memories[SCRATCHPAD] = _scratchpads.setdefault(run, Scratchpad()).memory(scratch)
+        pad = desc.desc(SCRATCHPAD_MD)
+        if pad.nbytes:
+            memories[SCRATCHPAD] = scratch(run).memory(pad)
         self.primitive = Primitive(desc, memories)
         bound = dict.fromkeys(a for a in arguments.values() if not isinstance(a, Memory))
         # What is read first: where it is written in place, binding for writing makes other copies stale.

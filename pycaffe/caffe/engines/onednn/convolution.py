@@ -1,29 +1,22 @@
-"""Convolution and Deconvolution, which is the same three primitives with their parts exchanged.
-
-Activations run in the blocked layout, or channels last where blocks would be mostly padding; an image with
-few channels is read as it is. Weights stay in the layout that the forward primitive chose."""
+"""Convolution: by Winograd's transforms where they pay, else by oneDNN's own primitive."""
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ...blob import Blob
 from ...execution import ExecutionContext
 from ...kernels import kernel
-from ...layer import Layer
-from .base import Argument, Call, Gradient, OneDNNKernel, first_fast, no_post
-from .layouts import AnyDesc, MemoryDesc, blocked, channels_last, dims, plain
+from ...proto.caffe_pb2 import TEST
+from .base import Argument, Call, Gradient
+from .convolution_geometry import Convolutional, Geometry
+from .layouts import MemoryDesc, blocked, plain
 from .library import load
 from .place import Operand
 from .primitives import (
     BIAS,
-    CONVOLUTION_DIRECT,
+    BINARY_ADD,
     DIFF_BIAS,
     DIFF_DST,
     DIFF_DST_MD,
@@ -32,231 +25,126 @@ from .primitives import (
     DIFF_WEIGHTS,
     DIFF_WEIGHTS_MD,
     DST,
-    DST_MD,
-    FORWARD_TRAINING,
+    RELU,
     SRC,
     SRC_MD,
     WEIGHTS,
     WEIGHTS_MD,
     Attributes,
+    Memory,
     PrimitiveDesc,
+    post_operand,
 )
-
-# Images with at most so many channels are read in C order: the blocked layout would be mostly padding.
-FEW_CHANNELS = 4
-# So many times as many multiplications as are asked for are too many: in blocks, LeNet's 20 channels count as
-# 32 and its 50 as 64.
-WASTE = 1.25
+from .winograd import Tiling
+from .winograd_calls import Backward, Forward, Weights, weights_layout
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """A convolution as oneDNN sees it: image (N, C, *S) under the window, features (N, K, *O).
+class Parameters(Protocol):
+    """Weights and bias that stand for a layer's own; version changes with them."""
 
-    weights: (K, C / group, *kernel), or with a leading axis of groups.
-    """
-
-    image: tuple[int, ...]
-    features: tuple[int, ...]
-    group: int
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    pad: tuple[int, ...]
-    dilation: tuple[int, ...]
-    bias: bool
-
-    @property
-    def weights(self) -> tuple[int, ...]:
-        k, c = self.features[1] // self.group, self.image[1] // self.group
-        return (*((self.group,) if self.group > 1 else ()), k, c, *self.kernel)
-
-    def window(self) -> list[Any]:
-        """strides, dilations, padding before and after, as the primitives take them."""
-        after = []
-        places = zip(
-            self.image[2:], self.features[2:], self.kernel, self.stride, self.pad, self.dilation, strict=True
-        )
-        for size, count, taps, stride, pad, dilation in places:
-            extent = dilation * (taps - 1) + 1
-            reach = (count - 1) * stride + extent - size - pad
-            # What the last window leaves over is padding that nobody sees.
-            after.append(pad if 0 <= pad - reach < stride else reach)
-        return [dims(self.stride), dims([d - 1 for d in self.dilation]), dims(self.pad), dims(after)]
-
-    def forward(
-        self,
-        image: Any,
-        weights: Any,
-        features: Any,
-        attributes: Attributes | None = None,
-        add_bias: bool = False,
-    ) -> PrimitiveDesc:
-        """add_bias: with a bias, even if the layer has none."""
-        return PrimitiveDesc(
-            "convolution_forward",
-            FORWARD_TRAINING,
-            CONVOLUTION_DIRECT,
-            image,
-            weights,
-            plain(self.features[1:2]) if self.bias or add_bias else None,
-            features,
-            *self.window(),
-            attributes or no_post(),
-        )
-
-    def backward_data(self, image: Any, weights: Any, features: Any, hint: PrimitiveDesc) -> PrimitiveDesc:
-        window = self.window()
-        return PrimitiveDesc(
-            "convolution_backward_data",
-            CONVOLUTION_DIRECT,
-            image,
-            weights,
-            features,
-            *window,
-            hint,
-            no_post(),
-        )
-
-    def backward_weights(
-        self, image: Any, weights: Any, features: Any, hint: PrimitiveDesc, bias: bool
-    ) -> PrimitiveDesc:
-        return PrimitiveDesc(
-            "convolution_backward_weights",
-            CONVOLUTION_DIRECT,
-            image,
-            weights,
-            plain(self.features[1:2]) if bias else None,
-            features,
-            *self.window(),
-            hint,
-            no_post(),
-        )
-
-    def layouts(self) -> tuple[MemoryDesc, MemoryDesc]:
-        """Of image and features."""
-        few = self.image[1] <= FEW_CHANNELS
-        block = load().channel_block
-        channels = [self.features[1]] if few else [self.image[1], self.features[1]]
-        waste = math.prod(-(-n // block) * block / n for n in channels)
-        layout = channels_last if waste > WASTE and self.group == 1 else blocked
-        # One channel lies first and last at once.
-        image = plain(self.image) if few and self.image[1] > 1 else layout(self.image)
-        return image, layout(self.features)
+    weights: Memory
+    bias: Memory
+    version: int
 
 
-@functools.lru_cache(maxsize=4096)
-def find_forward(geometry: Geometry) -> PrimitiveDesc | None:
-    """The fastest way that oneDNN knows, or None where that is its reference code."""
-    image, features = geometry.layouts()
-    weights = AnyDesc(geometry.weights)
-    any_image, any_features = AnyDesc(geometry.image), AnyDesc(geometry.features)
-    return first_fast(
-        [
-            lambda: geometry.forward(image, weights, features),
-            lambda: geometry.forward(image, weights, blocked(geometry.features)),
-            lambda: geometry.forward(any_image, weights, features),
-            lambda: geometry.forward(any_image, weights, any_features),
-        ]
+def find_tiling(geometry: Geometry, image: MemoryDesc, features: MemoryDesc, trains: bool) -> Tiling | None:
+    """How to do it by Winograd's transforms, or None where they cannot or need not be used."""
+    block = load().channel_block
+    if (
+        geometry.kernel != (3, 3)
+        or geometry.stride != (1, 1)
+        or geometry.dilation != (1, 1)
+        or max(geometry.pad) > 2
+        or image is not blocked(geometry.image)
+        or features is not blocked(geometry.features)
+        or geometry.weights[-3] % block
+        or geometry.weights[-4] % block
+    ):
+        return None
+    n, c, h, w = geometry.image
+    tiling = Tiling(
+        (n, c, h, w), geometry.features[1], geometry.group, (geometry.pad[0], geometry.pad[1]), block
     )
-
-
-def geometry_of(layer: Any) -> Geometry:
-    window = layer.window
-    image, features = layer.bottom_shape, layer.top_shape
-    if layer.transposed:
-        image, features = features, image
-    bias = layer.bias_term and not layer.transposed
-    return Geometry(
-        tuple(image),
-        tuple(features),
-        layer.group,
-        tuple(window.kernel),
-        tuple(window.stride),
-        tuple(window.pad),
-        tuple(window.dilation),
-        bias,
-    )
-
-
-class _Convolutional(OneDNNKernel):
-    @classmethod
-    def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
-        convolution: Any = layer
-        return (
-            super().supports(layer, bottom)
-            and convolution.axis == 1
-            and 1 <= convolution.spatial_axes <= 3
-            and find_forward(geometry_of(layer)) is not None
-        )
-
-    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        self.geometry = geometry_of(self.layer)
-        found = find_forward(self.geometry)
-        assert found is not None  # supports asked
-        self.found = found
-        self.image, self.features = found.desc(SRC_MD), found.desc(DST_MD)
-        self.weights = found.desc(WEIGHTS_MD)
-
-    def data_primitive(self) -> PrimitiveDesc:
-        """The features' way back to the image: Convolution's backward, Deconvolution's forward."""
-        geometry, weights = self.geometry, AnyDesc(self.geometry.weights)
-        found = first_fast(
-            [
-                lambda: geometry.backward_data(self.image, self.weights, self.features, self.found),
-                lambda: geometry.backward_data(self.image, weights, self.features, self.found),
-                lambda: geometry.backward_data(AnyDesc(geometry.image), weights, self.features, self.found),
-            ]
-        )
-        return found or geometry.backward_data(
-            AnyDesc(geometry.image), weights, AnyDesc(geometry.features), self.found
-        )
-
-    def weights_primitive(self, bias: bool) -> PrimitiveDesc:
-        geometry, weights = self.geometry, AnyDesc(self.geometry.weights)
-        found = first_fast(
-            [
-                lambda: geometry.backward_weights(self.image, self.weights, self.features, self.found, bias),
-                lambda: geometry.backward_weights(self.image, weights, self.features, self.found, bias),
-                lambda: geometry.backward_weights(
-                    AnyDesc(geometry.image), weights, self.features, self.found, bias
-                ),
-            ]
-        )
-        return found or geometry.backward_weights(
-            AnyDesc(geometry.image), weights, AnyDesc(geometry.features), self.found, bias
-        )
+    return tiling if tiling.pays else None
 
 
 @kernel("Convolution", engine="onednn")
-class ConvolutionKernel(_Convolutional):
+class ConvolutionKernel(Convolutional):
+    """tiling: of Winograd's transforms, where they pay; None for oneDNN's own convolution."""
+
     repeatable = True
 
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         super().prepare(run, bottom, top)
+        tests = self.layer.phase == TEST
+        self.tiling = find_tiling(self.geometry, self.image, self.features, not tests)
+        if self.tiling is not None:
+            # A net that tests transforms its weights once; in training they lie as the transforms want them.
+            shape = self.geometry.weights
+            self.weights = plain(shape) if tests else weights_layout(shape)
         self.top_homes = [self.features] * len(top)
         self.settle(top)
-        self._forward = [
-            self.forward_call(run, self.found, source, target)
-            for source, target in zip(bottom, top, strict=True)
-        ]
+        self._transformed: Weights | None = None
+        self._forward = []
+        for source, target in zip(bottom, top, strict=True):
+            call = self.joined(run, source, target)
+            assert call is not None  # it is what was found
+            self._forward.append(call)
 
-    def forward_call(
+    def joined(
         self,
         run: ExecutionContext,
-        found: PrimitiveDesc,
         source: Blob,
         target: Blob,
-        extra: Mapping[int, Argument] | None = None,
-    ) -> Call:
-        """extra: further arguments, or others instead of this layer's parameters."""
-        arguments: dict[int, Argument] = {
-            SRC: Operand(source, "data", self.image, "read"),
-            WEIGHTS: Operand(self.layer.blobs[0], "data", self.weights, "read"),
-            DST: Operand(target, "data", self.features, "write"),
-        }
-        if self.geometry.bias:
-            arguments[BIAS] = Operand(self.layer.blobs[1], "data", plain(self.geometry.features[1:2]), "read")
-        return Call(run, found, {**arguments, **(extra or {})})
+        other: Blob | None = None,
+        slope: float | None = None,
+        folded: Parameters | None = None,
+    ) -> Call | Forward | None:
+        """Forward, and what follows it: other is added, then comes a ReLU with that slope. folded: parameters
+        instead of this layer's. None where oneDNN has no fast code for all of it in one."""
+        read, written = (
+            Operand(source, "data", self.image, "read"),
+            Operand(target, "data", self.features, "write"),
+        )
+        vector = plain(self.geometry.features[1:2])
+        added = None if other is None else Operand(other, "data", self.features, "read")
+        bias: Any = None
+        if folded is not None:
+            bias = folded.bias
+        elif self.geometry.bias:
+            bias = Operand(self.layer.blobs[1], "data", vector, "read")
+        if self.tiling is not None:
+            weights = self._transformed_weights(run, folded)
+            return Forward(run, self.tiling, weights, read, written, bias, added, slope)
+        weights = folded.weights if folded is not None else self._weights()
+        arguments: dict[int, Argument] = {SRC: read, WEIGHTS: weights, DST: written}
+        if bias is not None:
+            arguments[BIAS] = bias
+        post: list[tuple] = []
+        if added is not None:
+            post.append(("binary", BINARY_ADD, self.features))
+            arguments[post_operand(0)] = added
+        if slope is not None:
+            post.append(("eltwise", RELU, slope, 0.0))
+        found = self.found
+        if post or folded is not None:
+            found = self.geometry.forward(
+                self.image, self.weights, self.features, Attributes(post), add_bias=folded is not None
+            )
+            if "ref" in found.implementation and "ref" not in self.found.implementation:
+                return None
+        return Call(run, found, arguments)
+
+    def _weights(self) -> Operand:
+        return Operand(self.layer.blobs[0], "data", self.weights, "read")
+
+    def _transformed_weights(self, run: ExecutionContext, folded: Parameters | None = None) -> Weights:
+        assert self.tiling is not None
+        if folded is not None:
+            return Weights(run, self.tiling, folded.weights, True, lambda: folded.version)
+        if self._transformed is None:
+            self._transformed = Weights(run, self.tiling, self._weights(), self.layer.phase == TEST)
+        return self._transformed
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         for call in self._forward:
@@ -267,18 +155,24 @@ class ConvolutionKernel(_Convolutional):
         self._gradients: list[Gradient] = []
         self._backward_weights: list[Call] = []
         self._backward_data: dict[int, Call] = {}
+        self._backward_both: dict[tuple[int, bool], Backward] = {}
         self._data_desc: PrimitiveDesc | None = None
         if not any(wanted):
             return
         weight, *biases = self.layer.blobs
-        weight.forget_host()  # it will be trained as it lies
-        desc = self.weights_primitive(bool(biases))
-        gradients = [Gradient(run, weight, desc.desc(DIFF_WEIGHTS_MD), wanted[0], self.weights)]
-        arguments: dict[int, Any] = {DIFF_WEIGHTS: gradients[0].memory}
+        if not self.weights.plain:
+            weight.forget_host()  # it will be trained as it lies
+        desc = None if self.tiling is not None else self.weights_primitive(bool(biases))
+        produced = weights_layout(self.geometry.weights) if desc is None else desc.desc(DIFF_WEIGHTS_MD)
+        gradients = [Gradient(run, weight, produced, wanted[0], self.weights)]
         for bias in biases:
             gradients.append(Gradient(run, bias, plain(bias.shape), wanted[1]))
-            arguments[DIFF_BIAS] = gradients[1].memory
         self._gradients = gradients
+        if desc is None:
+            return
+        arguments: dict[int, Any] = {DIFF_WEIGHTS: gradients[0].memory}
+        if biases:
+            arguments[DIFF_BIAS] = gradients[1].memory
         for source, target in zip(bottom, top, strict=True):
             ends = {
                 SRC: Operand(source, "data", desc.desc(SRC_MD), "read"),
@@ -304,12 +198,13 @@ class ConvolutionKernel(_Convolutional):
         propagate_down: Sequence[bool],
         bottom: Sequence[Blob],
     ) -> None:
+        if self.tiling is not None:
+            for i, wanted in enumerate(propagate_down):
+                if wanted or self._gradients:
+                    self._learn(lambda i=i, wanted=wanted: self._both(run, i, wanted, bottom[i], top[i])())
+            return
         for call in self._backward_weights:
-            for gradient in self._gradients:
-                gradient.before()
-            call()
-            for gradient in self._gradients:
-                gradient.after()
+            self._learn(call)
         for i, wanted in enumerate(propagate_down):
             if wanted:
                 call = self._backward_data.get(i)
@@ -317,86 +212,28 @@ class ConvolutionKernel(_Convolutional):
                     call = self._backward_data[i] = self._data_call(run, bottom[i], top[i])
                 call()
 
+    def _learn(self, call: Callable[[], None]) -> None:
+        for gradient in self._gradients:
+            gradient.before()
+        call()
+        for gradient in self._gradients:
+            gradient.after()
 
-@kernel("Deconvolution", engine="onednn")
-class DeconvolutionKernel(_Convolutional):
-    """The top is the image under the window: forward is a convolution's way back, and backward its
-    forward."""
-
-    def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        super().prepare(run, bottom, top)
-        desc = self.data_primitive()
-        self.top_homes = [desc.desc(DIFF_SRC_MD)] * len(top)
-        self.settle(top)
-        self._weights_layout = desc.desc(WEIGHTS_MD)
-        self._forward = [
-            Call(
+    def _both(self, run: ExecutionContext, i: int, down: bool, source: Blob, target: Blob) -> Backward:
+        """Gradients of parameters and of the image, which share a transform."""
+        assert self.tiling is not None
+        call = self._backward_both.get((i, down))
+        if call is None:
+            wanted = self.layer.param_propagate_down
+            learned = [g if w else None for g, w in zip(self._gradients, wanted, strict=False)]
+            call = self._backward_both[i, down] = Backward(
                 run,
-                desc,
-                {
-                    DIFF_DST: Operand(source, "data", desc.desc(DIFF_DST_MD), "read"),
-                    WEIGHTS: Operand(self.layer.blobs[0], "data", self._weights_layout, "read"),
-                    DIFF_SRC: Operand(target, "data", desc.desc(DIFF_SRC_MD), "write"),
-                },
+                self.tiling,
+                Operand(source, "data", self.image, "read"),
+                Operand(target, "diff", self.features, "read"),
+                self._transformed_weights(run),
+                learned[0] if learned else None,
+                learned[1] if len(learned) > 1 else None,
+                Operand(source, "diff", self.image, "write") if down else None,
             )
-            for source, target in zip(bottom, top, strict=True)
-        ]
-
-    def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        for call, target in zip(self._forward, top, strict=True):
-            call()
-            if len(self.layer.blobs) > 1:
-                y = target.mutable_cpu_data()
-                y += self.layer.blobs[1].cpu_data().reshape(-1, *[1] * (y.ndim - 2))
-
-    def prepare_backward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
-        desc = self.weights_primitive(bias=False)
-        self._gradient = Gradient(
-            run, self.layer.blobs[0], desc.desc(DIFF_WEIGHTS_MD), True, self._weights_layout
-        )
-        self._backward_weights = [
-            Call(
-                run,
-                desc,
-                {
-                    SRC: Operand(target, "diff", desc.desc(SRC_MD), "read"),
-                    DIFF_DST: Operand(source, "data", desc.desc(DIFF_DST_MD), "read"),
-                    DIFF_WEIGHTS: self._gradient.memory,
-                },
-            )
-            for source, target in zip(bottom, top, strict=True)
-        ]
-        self._backward_data = [
-            Call(
-                run,
-                self.found,
-                {
-                    SRC: Operand(target, "diff", self.image, "read"),
-                    WEIGHTS: Operand(self.layer.blobs[0], "data", self.weights, "read"),
-                    DST: Operand(source, "diff", self.features, "write"),
-                },
-            )
-            for source, target in zip(bottom, top, strict=True)
-        ]
-
-    def run_backward(
-        self,
-        run: ExecutionContext,
-        top: Sequence[Blob],
-        propagate_down: Sequence[bool],
-        bottom: Sequence[Blob],
-    ) -> None:
-        wanted = self.layer.param_propagate_down
-        if len(wanted) > 1 and wanted[1]:
-            for target in top:
-                dy = target.cpu_diff()
-                flat = dy.reshape(*dy.shape[:2], -1)
-                self.layer.blobs[1].mutable_cpu_diff()[...] += np.einsum("ncs->nc", flat).sum(axis=0)
-        if wanted[0]:
-            for call in self._backward_weights:
-                self._gradient.before()
-                call()
-                self._gradient.after()
-        for call, down in zip(self._backward_data, propagate_down, strict=True):
-            if down:
-                call()
+        return call

@@ -11,11 +11,11 @@ import numpy as np
 from ...errors import LayerError, NetError
 from ...execution import ExecutionContext
 from .groups import Group, unfinished
-from .inner_product import InnerProductKernel, forward_desc
+from .inner_product import InnerProductKernel
 from .layouts import plain
 from .normalization import BatchNormKernel
-from .place import PLACE, Operand
-from .primitives import BIAS, BINARY_ADD, RELU, WEIGHTS, Attributes, Buffer, Memory, post_operand
+from .place import PLACE
+from .primitives import Buffer, Memory
 
 
 class _Deferred:
@@ -44,6 +44,7 @@ class Folded:
             Memory(self._channels, Buffer(self._channels.nbytes)),
         )
         self.blobs = [b for s in (step, *folded) for b in s.layer.blobs]
+        self.version = 0
         self._versions: list[tuple[int, int]] = []
 
     def refresh(self) -> None:
@@ -52,6 +53,7 @@ class Folded:
         if versions == self._versions:
             return
         self._versions = versions
+        self.version += 1
         weight, *biases = self._step.layer.blobs
         factor = np.ones(weight.shape[0], np.float64)
         offset = biases[0].cpu_data().astype(np.float64) if biases else np.zeros(weight.shape[0])
@@ -87,30 +89,20 @@ class FusedWeighted(Group):
     def prepare(self, run: ExecutionContext) -> bool:
         step, kernel = self.steps[0], self.steps[0].kernel
         target = step.top[0]
-        post: list[tuple] = []
-        extra: dict[int, Any] = {}
+        other = None
         if self._total is not None:
             target = self._total.top[0]
             other = next(b for b in self._total.bottom if b is not step.top[0])
-            post.append(("binary", BINARY_ADD, kernel.features))
-            extra[post_operand(0)] = Operand(other, "data", kernel.features, "read")
-        if self._relu is not None:
-            post.append(("eltwise", RELU, self._relu.layer.negative_slope, 0.0))
-        attributes = Attributes(post)
+        slope = None if self._relu is None else self._relu.layer.negative_slope
+        folded = Folded(step, self._folded_steps) if self._folded_steps else None
         if isinstance(kernel, InnerProductKernel):
-            desc = forward_desc(
-                kernel.source, kernel.weights, step.layer.num_output, step.layer.bias_term, attributes
-            )
+            assert slope is not None  # nothing else is joined to one
+            call = kernel.joined(run, step.bottom[0], target, slope)
         else:
-            desc = kernel.geometry.forward(
-                kernel.image, kernel.weights, kernel.features, attributes, add_bias=bool(self._folded_steps)
-            )
-        if "ref" in desc.implementation and "ref" not in kernel.found.implementation:
+            call = kernel.joined(run, step.bottom[0], target, other, slope, folded)
+        if call is None:
             return False
-        self._folded = Folded(step, self._folded_steps) if self._folded_steps else None
-        if self._folded is not None:
-            extra |= {WEIGHTS: self._folded.weights, BIAS: self._folded.bias}
-        self._call = kernel.forward_call(run, desc, step.bottom[0], target, extra)
+        self._folded, self._call = folded, call
         # The convolution's own top, if no step writes it, and what it is computed from.
         self.swallowed = None
         if self._total is not None and target is not step.top[0]:

@@ -5,7 +5,7 @@ of the weights."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...blob import Blob
@@ -24,6 +24,7 @@ from .primitives import (
     DIFF_WEIGHTS_MD,
     DST,
     FORWARD_TRAINING,
+    RELU,
     SRC,
     WEIGHTS,
     WEIGHTS_MD,
@@ -95,17 +96,19 @@ class InnerProductKernel(OneDNNKernel):
         self.weights = self.found.desc(WEIGHTS_MD)
         self.top_homes = [plain(top[0].shape)]
         self.settle(top)
-        self._forward = self.forward_call(run, self.found, bottom[0], top[0])
+        self._forward = self._forward_call(run, self.found, bottom[0], top[0])
 
-    def forward_call(
-        self,
-        run: ExecutionContext,
-        desc: PrimitiveDesc,
-        source: Blob,
-        target: Blob,
-        extra: Mapping[int, Argument] | None = None,
-    ) -> Call:
-        """extra: further arguments, or others instead of this layer's parameters."""
+    def joined(self, run: ExecutionContext, source: Blob, target: Blob, slope: float) -> Call | None:
+        """Forward with the ReLU of that slope that follows it, or None where oneDNN has no fast code for both
+        in one."""
+        layer: Any = self.layer
+        post = Attributes([("eltwise", RELU, slope, 0.0)])
+        desc = forward_desc(self.source, self.weights, layer.num_output, layer.bias_term, post)
+        if "ref" in desc.implementation and "ref" not in self.found.implementation:
+            return None
+        return self._forward_call(run, desc, source, target)
+
+    def _forward_call(self, run: ExecutionContext, desc: PrimitiveDesc, source: Blob, target: Blob) -> Call:
         arguments: dict[int, Argument] = {
             SRC: Operand(source, "data", self.source, "read", self._on_host),
             WEIGHTS: self._weights("read"),
@@ -113,7 +116,7 @@ class InnerProductKernel(OneDNNKernel):
         }
         if len(self.layer.blobs) > 1:
             arguments[BIAS] = Operand(self.layer.blobs[1], "data", plain(self.layer.blobs[1].shape), "read")
-        return Call(run, desc, {**arguments, **(extra or {})})
+        return Call(run, desc, arguments)
 
     def _weights(self, mode: str) -> Operand:
         transposed: bool = self.layer.transpose  # type: ignore[attr-defined]

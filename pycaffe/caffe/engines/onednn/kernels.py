@@ -2,6 +2,7 @@
 
 from . import concat as concat
 from . import convolution as convolution
+from . import deconvolution as deconvolution
 from . import eltwise as eltwise
 from . import inner_product as inner_product
 from . import lrn as lrn
