@@ -36,7 +36,8 @@ from .primitives import (
     post_operand,
 )
 from .winograd import Tiling
-from .winograd_calls import Backward, Forward, Weights, weights_layout
+from .winograd_calls import Backward, Forward
+from .winograd_primitives import Weights, weights_layout
 
 
 class Parameters(Protocol):
@@ -65,7 +66,7 @@ def find_tiling(geometry: Geometry, image: MemoryDesc, features: MemoryDesc, tra
     tiling = Tiling(
         (n, c, h, w), geometry.features[1], geometry.group, (geometry.pad[0], geometry.pad[1]), block
     )
-    return tiling if tiling.pays else None
+    return tiling if tiling.pays(trains) else None
 
 
 @kernel("Convolution", engine="onednn")
@@ -229,11 +230,10 @@ class ConvolutionKernel(Convolutional):
             call = self._backward_both[i, down] = Backward(
                 run,
                 self.tiling,
+                self._transformed_weights(run),
                 Operand(source, "data", self.image, "read"),
                 Operand(target, "diff", self.features, "read"),
-                self._transformed_weights(run),
-                learned[0] if learned else None,
-                learned[1] if len(learned) > 1 else None,
+                (learned[0] if learned else None, learned[1] if len(learned) > 1 else None),
                 Operand(source, "diff", self.image, "write") if down else None,
             )
         return call

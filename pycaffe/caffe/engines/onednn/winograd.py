@@ -155,6 +155,9 @@ class Tiling:
         ours = places * (weights + element * (channels + outputs)) + weight * PLACES * weights + _STARTING
         return ours < direct
 
+    def tiles(self, part: tuple[int, int]) -> int:
+        return part[1] * math.prod(self.grid)
+
     def parts(self) -> list[tuple[int, int]]:
         """(first image, images) that are worked on together."""
         images, tiles = self.shape[0], math.prod(self.grid)
