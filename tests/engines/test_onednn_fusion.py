@@ -198,6 +198,21 @@ def test_another_batch(name: str, pair, rng: np.random.Generator) -> None:
         compare(reference, net, diffs=False)
 
 
+@pytest.mark.parametrize("name", NETS)
+def test_an_empty_batch_in_between(name: str, pair, rng: np.random.Generator) -> None:
+    """It runs on NumPy, so that members of groups have other kernels from then on."""
+    reference, net = pair(NETS[name], caffe.TRAIN)
+    for n in (2, 0, 0, 3, 3):
+        x = rng.standard_normal((n, *net.blobs["x"].shape[1:]))
+        for each in (reference, net):
+            each.blobs["x"].reshape(*x.shape)
+            each.blobs["x"].data[...] = x
+            each.clear_param_diffs()
+            each.run_forward()
+            each.run_backward()
+        compare(reference, net, diffs=n > 0)
+
+
 @pytest.mark.parametrize("name", ["norm", "residual"])
 def test_backward_in_a_test_net(name: str, pair) -> None:
     text = NETS[name] + LOSS.format("b") + "force_backward: true"

@@ -78,7 +78,7 @@ class FusedNormalization(Group):
             bn.normalize_into(run, scale.kept.prepare_to_fill())
 
     def backward(self, run: ExecutionContext) -> None:
-        if self.steps[0].kernel.fused is not self._reference or not self.ready(run):
+        if not self.ready(run) or self.steps[0].kernel.fused is not self._reference:
             for step in reversed(self.steps):
                 step.backward(run)
             return

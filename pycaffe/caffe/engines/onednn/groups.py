@@ -25,16 +25,24 @@ class Group(Fused):
         super().__init__(steps)
         self.swallowed: Any = None
         self.only_called = False
+        self._kernels = [step.kernel for step in steps]
         self._known: list[Any] = []
         self._able = False
         # Kernels and blobs that refer to the group do so weakly, so that a net is freed as soon as it is
         # dropped.
         self._reference = weakref.ref(self)
 
+    @property
+    def intact(self) -> bool:
+        """Have all steps the kernels with which they were joined? Another shape may have brought others."""
+        return all(step.kernel is kernel for step, kernel in zip(self.steps, self._kernels, strict=True))
+
     def ready(self, run: ExecutionContext) -> bool:
         for step in self.steps:
             if step.outdated:
                 return False
+        if not self.intact:
+            return False
         for step, known in zip(self.steps, self._known, strict=False):
             if step.kernel.known is not known:
                 break
@@ -109,6 +117,9 @@ class FusedSum(Group):
     def backward(self, run: ExecutionContext) -> None:
         total, relu = self.steps
         relu.backward(run)
+        if not self.intact:
+            total.backward(run)
+            return
         layout = total.kernel.layout
         lender = total.top[0].diff_mem
         if layout.plain or any(blob.diff_mem is lender for blob in total.bottom):
