@@ -147,6 +147,7 @@ class Operand:
                 self.memory.point(host.ctypes.data)
         else:
             buffer = access(PLACE, self.memory.desc)
-            if buffer is not self._last:
+            self.memory.point(buffer.address)
+            if RECORDER.events is not None:
+                # What will be repeated needs this very memory. Else it can be freed once it is given up.
                 self._last = buffer
-                self.memory.point(buffer.address)
