@@ -79,6 +79,9 @@ class FakeKernel(Kernel):
     def supports(cls, layer: Layer, bottom: Sequence[Blob]) -> bool:
         return bottom[0].dtype == np.float32
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     @staticmethod
     def read(mem: Any, layout: Any) -> np.ndarray:
         return mem.read_in(PLACE, layout).cells

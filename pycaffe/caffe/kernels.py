@@ -63,6 +63,10 @@ class Kernel:
         """Can this kernel run that layer on bottoms of these shapes, forward and backward?"""
         return True
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        """As a layer's: blobs whose data backward reads, in all the ways in which it may be run."""
+        return (*bottom, *top)
+
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         """Prepare for these shapes; the tops have theirs already."""
 
@@ -81,6 +85,9 @@ class Kernel:
 
 class ReferenceKernel(Kernel):
     """The layer's own NumPy code."""
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return self.layer.backward_reads(bottom, top)
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.layer.forward(bottom, top)
@@ -165,7 +172,9 @@ class Fused:
     """Neighbouring steps of a net that an engine runs as one where nobody looks between them.
 
     Afterwards the blobs hold what they would have held, or compute it when they are read. Steps may be run
-    one by one at any time, also backward after a fused forward.
+    one by one at any time, also backward after a fused forward. Of blobs' data, backward reads at most what
+    the steps' kernels say (`backward_reads`), however it comes about: fused, one by one, or with what the
+    group restores for them.
     fuses_backward: whether `backward` stands for the steps' own; all of them then need a backward pass.
     repeatable: as a kernel's.
     """

@@ -111,6 +111,13 @@ class Layer:
                 "set propagate_down: false, or stop learning the parameters before it (lr_mult: 0)"
             )
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        """Blobs among these whose data, as forward left it, backward reads, be it by an array that the layer
+        has kept. The others may be given up after their last use in forward (`Net.keep_blobs`). The default:
+        all.
+        """
+        return (*bottom, *top)
+
     def allow_force_backward(self, bottom_index: int) -> bool:
         """May force_backward ask for this bottom's gradient? (Not for labels.)"""
         return True

@@ -71,6 +71,9 @@ class BatchNormLayer(Layer):
             # y, kept for backward: a layer that works in place on the top (Scale does) overwrites it there.
             self.normalised = memory(self.normalised, self.blocks, bottom[0].dtype)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data().reshape(self.blocks)
         y = top[0].overwrite_cpu_data().reshape(self.blocks)

@@ -45,6 +45,9 @@ class BiasLayer(Layer):
     def _bias(self, bottom: Sequence[Blob]) -> Blob:
         return bottom[1] if len(bottom) == 2 else self.blobs[0]
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         y = top[0].overwrite_cpu_data().reshape(self.blocks)
         x = bottom[0].cpu_data().reshape(self.blocks)

@@ -62,6 +62,9 @@ class ConcatLayer(Layer):
             top[0].share_data(bottom[0])
             top[0].share_diff(bottom[0])
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if len(bottom) > 1:
             np.concatenate([blob.cpu_data() for blob in bottom], self._axis, out=top[0].overwrite_cpu_data())

@@ -28,6 +28,9 @@ class ConvolutionLayer(BaseConvolution):
     or are smaller than the window. Source: Caffe's Convolution.
     """
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         columns, weights = self.columns, self.weights()
         for source, target in zip(bottom, top, strict=True):

@@ -44,6 +44,9 @@ class DropoutLayer(NeuronLayer):
             self.kept = memory(self.kept, bottom[0].shape, bool)
         self.forward_does_nothing = not self.drops and in_place(bottom, top)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.drops:
             bits = self.run.bits32(self.name, bottom[0].count)

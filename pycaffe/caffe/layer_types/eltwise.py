@@ -64,6 +64,9 @@ class EltwiseLayer(Layer):
             return ""
         return "its gradient needs the bottoms' values, or the top's diff after bottom[0]'s is written"
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return () if self._operation == _Op.SUM else (*bottom, *top)
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         data, out = [blob.cpu_data() for blob in bottom], top[0].overwrite_cpu_data()
         if self._operation == _Op.SUM and not self._plain:

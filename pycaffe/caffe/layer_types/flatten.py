@@ -38,6 +38,9 @@ class FlattenLayer(Layer):
         top[0].share_data(bottom[0])
         top[0].share_diff(bottom[0])
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
 

@@ -56,6 +56,9 @@ class InnerProductLayer(Layer):
         self.bottom_shape = (math.prod(items), self.inputs)
         self.top_shape = (math.prod(items), self.num_output)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data().reshape(self.bottom_shape)
         y = top[0].overwrite_cpu_data().reshape(self.top_shape)

@@ -87,6 +87,9 @@ class LRNLayer(Layer):
         energy += self.k
         return energy
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data().reshape(self.shape)
         y = top[0].overwrite_cpu_data().reshape(self.shape)

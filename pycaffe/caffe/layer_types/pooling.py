@@ -159,6 +159,9 @@ class PoolingLayer(Layer):
 
     # -- values -----------------------------------------------------------------------------------
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return () if self.method == AVE or self.phase == caffe_pb2.TRAIN else bottom
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, y = bottom[0].cpu_data(), top[0].overwrite_cpu_data()
         training = self.phase == caffe_pb2.TRAIN

@@ -36,6 +36,9 @@ class ReLULayer(NeuronLayer):
             )
         return ""
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, y = bottom[0].cpu_data(), top[0].overwrite_cpu_data()
         if self.negative_slope == 0:

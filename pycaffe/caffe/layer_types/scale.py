@@ -60,6 +60,9 @@ class ScaleLayer(Layer):
     def _scale(self, bottom: Sequence[Blob]) -> Blob:
         return bottom[1] if len(bottom) == 2 else self.blobs[0]
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom if self.kept is None else bottom[1:]
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data()
         if self.kept is not None and (len(bottom) == 2 or self.param_propagate_down[0]):

@@ -70,6 +70,9 @@ class SliceLayer(Layer):
             top[0].share_data(bottom[0])
             top[0].share_diff(bottom[0])
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if len(top) > 1:
             data = bottom[0].cpu_data()

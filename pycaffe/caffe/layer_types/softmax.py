@@ -31,6 +31,9 @@ class SoftmaxLayer(Layer):
         self.blocks = (bottom[0].axis_count(0, axis), bottom[0].shape[axis], bottom[0].axis_count(axis + 1))
         top[0].reshape_like(bottom[0])
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return top
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = bottom[0].cpu_data().reshape(self.blocks)
         y = top[0].overwrite_cpu_data().reshape(self.blocks)

@@ -30,6 +30,9 @@ class SplitLayer(Layer):
             blob.reshape_like(bottom[0])
             blob.share_data(bottom[0])
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
 

@@ -19,6 +19,9 @@ class ScaleKernel(CudaKernel):
     def reshape(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._kept = keep(self._kept, bottom[0].count) if in_place(bottom, top) else None
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom if self._kept is None else bottom[1:]
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer, count = self.layer, bottom[0].count
         _, d, inner = layer.blocks
@@ -60,6 +63,9 @@ class ScaleKernel(CudaKernel):
 @kernel("Bias", engine="cuda")
 class BiasKernel(CudaKernel):
     source = "bias"
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         _, d, inner = self.layer.blocks

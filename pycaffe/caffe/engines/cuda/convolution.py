@@ -147,6 +147,9 @@ class ConvolutionKernel(CudaKernel):
                         tb=True,
                     )
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer, weights = self.layer, read(self.layer.blobs[0].data_mem)
         move = self.to_image if self.transposed else self.to_features

@@ -123,6 +123,9 @@ class CudnnConvolution(CudaKernel):
         a, b, target = (self.filter, weights), (self.features, features), (self.image, image)
         self._run(run, "BackwardData", self._backward_data, a, b, target)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer, weights = self.layer, read(self.layer.blobs[0].data_mem)
         move = self._to_image if self.transposed else self._to_features

@@ -81,6 +81,9 @@ class PoolingCudnn(PoolingKernel):
         handle, axes = self._windows.handle, len(extra) + len(layer.kernel)
         cudnn().call("cudnnSetPoolingNdDescriptor", handle, mode, _PROPAGATE_NAN, axes, *arrays)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return () if self.method == AVE else bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x = read(bottom[0].data_mem)
         y = write(top[0].data_mem)

@@ -24,6 +24,9 @@ def draw_address(run: ExecutionContext, name: str) -> tuple[int, int, int, int]:
 class DropoutKernel(CudaKernel):
     source = "dropout"
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         if self.layer.drops:
             self._draw = draw_address(run, self.layer.name)

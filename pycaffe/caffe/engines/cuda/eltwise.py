@@ -27,6 +27,9 @@ class EltwiseKernel(CudaKernel):
         self.coeff = list(param.coeff) or [1.0] * len(bottom)
         self._winner = keep(self._winner, bottom[0].count) if self.operation == _Op.MAX else None
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return (*bottom, *top) if self.operation == _Op.PROD else ()
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         count, code = bottom[0].count, self.code
         a, b, *rest = [read(blob.data_mem) for blob in bottom]

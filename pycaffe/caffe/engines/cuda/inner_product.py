@@ -14,6 +14,9 @@ from .place import accumulate, read, write
 
 @kernel("InnerProduct", engine="cuda")
 class InnerProductKernel(CudaKernel):
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer = self.layer
         (m, k), n = layer.bottom_shape, layer.num_output

@@ -31,6 +31,9 @@ class LRNKernel(CudaKernel):
         self.window = (*sizes, inner, *reach)
         self._energy = keep(self._energy, bottom[0].count)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         assert self._energy is not None
         layer, count, s = self.layer, bottom[0].count, self._energy.address
@@ -64,6 +67,9 @@ class BatchNormKernel(CudaKernel):
         layer = self.layer
         self._kept = None if layer.use_global_stats else keep(self._kept, bottom[0].count)
         self._statistics = keep(self._statistics, 2 * layer.blocks[1])
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         assert self._statistics is not None

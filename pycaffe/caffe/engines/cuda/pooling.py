@@ -45,6 +45,9 @@ class PoolingKernel(CudaKernel):
         )
         self.count = math.prod(shape)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return () if self.method in (AVE, MAX) or self.training else bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         x, count = read(bottom[0].data_mem), self.count
         y = write(top[0].data_mem)

@@ -18,6 +18,9 @@ from .place import copy, read, write, zero
 class Shared(CudaKernel):
     """Top and bottom are one array: nothing to do."""
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
 
@@ -63,6 +66,9 @@ class SplitKernel(Shared):
 
 class Joined(CudaKernel):
     """Parts that lie one after the other along an axis of a whole."""
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
 
     def _prepare(self, whole: Blob, parts: Sequence[Blob]) -> None:
         axis = next((i for i, n in enumerate(whole.shape) if any(p.shape[i] != n for p in parts)), 0)

@@ -34,6 +34,9 @@ def regions(layout: MemoryDesc, axis: int, sizes: Sequence[int]) -> list[MemoryD
 class _Joining(OneDNNKernel):
     """whole: the blob that holds all parts one after the other along axis."""
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def lay_out(self, param: Any, older: str, whole: Blob, parts: Sequence[Blob], like: MemoryDesc) -> None:
         """like: the layout of one of them; a plain one leaves all plain."""
         axis = getattr(param, older) if param.HasField(older) else param.axis

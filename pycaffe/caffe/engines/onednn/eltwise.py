@@ -95,6 +95,9 @@ class EltwiseKernel(OneDNNKernel):
         desc = sum_desc(self.layout, [self.layout] * len(bottom), self.coeff)
         return Call(run, desc, {**{MULTIPLE_SRC + i: s for i, s in enumerate(sources)}, DST: destination})
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return () if self._algorithm == BINARY_ADD else bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
 

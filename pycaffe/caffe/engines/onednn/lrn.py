@@ -107,6 +107,9 @@ class LRNKernel(OneDNNKernel):
         self.top_homes = [layout]
         self.settle(top)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
 

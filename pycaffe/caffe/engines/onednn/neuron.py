@@ -74,6 +74,9 @@ class NeuronKernel(OneDNNKernel):
         target = Operand(top[0], "data", layout, "write", on_host=layout.plain)
         self._forward = Call(run, self._found, {SRC: source, DST: target})
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return top if self._from_top else bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
 

@@ -157,6 +157,9 @@ class PoolingKernel(OneDNNKernel):
         self._border = _Border(layer, self._target)
         self.repeatable = not self._border.parts
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
         if self._border.parts:

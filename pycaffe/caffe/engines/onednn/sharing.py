@@ -27,6 +27,9 @@ class SplitKernel(OneDNNKernel):
         self.settle(top)
         self._sums: dict[tuple[int, ...], Call] = {}
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
 
@@ -63,6 +66,9 @@ class _Alias(OneDNNKernel):
     def prepare(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self.top_homes = [PLACE.alias_home(bottom[0]) or PLACE.home(bottom[0])]
         self.settle(top)
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         pass
@@ -108,6 +114,9 @@ class DropoutKernel(OneDNNKernel):
         arguments[SRC] = Operand(source, which, self.layout, "read")
         arguments[SRC_1] = Operand(self._mask, "data", self.layout, "read")
         return Call(run, binary_desc(BINARY_MUL, self.layout), arguments)
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return ()
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         layer: Any = self.layer

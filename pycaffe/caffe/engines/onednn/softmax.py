@@ -85,6 +85,9 @@ class SoftmaxKernel(OneDNNKernel):
         }
         self._backward = Call(run, found[1], backward)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return top
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
 
