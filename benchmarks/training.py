@@ -67,7 +67,7 @@ def make_solver(source: Path | None) -> Callable[[], Callable[[], object]]:
         )
         recipe.net_param.CopyFrom(net)
         solver = caffe.get_solver(recipe)
-        solver.net.keep_diffs = False
+        solver.net.keep_diffs = solver.net.keep_blobs = False
         if source is None:
             solver.net.blobs["data"].data[...] = np.random.default_rng(0).random((64, 1, 28, 28))
             solver.net.blobs["label"].data[...] = np.arange(64) % 10

@@ -148,7 +148,7 @@ def training(name: str, batch: int) -> Callable[[], float]:
     )
     text_format.Parse(prototxt(name, batch, True), recipe.net_param)
     solver = caffe.get_solver(recipe)
-    solver.net.keep_diffs = False  # as `caffe train` does
+    solver.net.keep_diffs = solver.net.keep_blobs = False  # as `caffe train` does
     images, labels = inputs(name, batch)
     solver.net.blobs["data"].data[...] = images
     solver.net.blobs["label"].data[...] = labels

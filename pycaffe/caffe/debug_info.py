@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .blob import Blob
+from .errors import NetError
 
 if TYPE_CHECKING:
     from .layer import Layer
@@ -60,8 +62,10 @@ def log_totals(net: Net) -> None:
 
 def first_nonfinite(net: Net) -> str:
     """In words, where the first nan or infinity stands after a forward pass, in the order in which layers
-    run, and what people do about it there; "" when all numbers are finite."""
+    run, and what people do about it there; "" when all numbers are finite. Blobs that the net has given up
+    cannot be asked; where they come before the place that is found, that is said."""
     wiring = net._wiring
+    unseen: dict[str, None] = {}
     for i, layer in enumerate(net.layers):
         who = f"layer '{layer.name}' ({layer.type})"
         for j, blob in enumerate(layer.blobs):
@@ -71,11 +75,16 @@ def first_nonfinite(net: Net) -> str:
                     "What usually helps: a base_lr ten times smaller, warming up, or clip_gradients"
                 )
         for k in wiring.top_ids[i]:
-            if found := _nonfinite(wiring.blobs[k]):
-                name = wiring.blob_names[k]
+            name = wiring.blob_names[k]
+            try:
+                found = _nonfinite(wiring.blobs[k])
+            except NetError:
+                unseen[name] = None
+                continue
+            if found:
                 later = [net.layers[m].name for m in range(i + 1, len(net.layers)) if k in wiring.top_ids[m]]
                 also = f", or in {', '.join(later)}, which work on it in place" if later else ""
-                return f"{who}, top blob '{name}'{also}: {found}. {_advice(layer)}"
+                return f"{who}, top blob '{name}'{also}: {found}. {_advice(layer)}{_given_up(unseen)}"
     return ""
 
 
@@ -89,6 +98,13 @@ def nonfinite_parameter(net: Net) -> str:
         if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
             return first_nonfinite(net)
     return ""
+
+
+def _given_up(names: Iterable[str]) -> str:
+    known = ", ".join(f"'{name}'" for name in names)
+    if not known:
+        return ""
+    return f". Not looked at, since given up before (with `net.keep_blobs = True` they are not): {known}"
 
 
 def _advice(layer: Layer) -> str:

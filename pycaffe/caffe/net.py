@@ -43,9 +43,9 @@ class Net(NetCalls):
     against. allow_python: False refuses Python layers, which run code of the module that they name.
     source: the file that a NetParameter came from (or a NetSource), for error messages. run: the context of
     a net that holds this one. keep_blobs (also an attribute): False lets layers use each other's memory once
-    nobody in the net needs it: reading such a blob raises NetError, and the net runs forward only. keep_diffs
-    (an attribute, True): False does that for the gradients of blobs, parameters' not included, in whole
-    backward passes.
+    nobody in the net needs it: reading such a blob raises NetError. In the TEST phase the net then runs
+    forward only; in the TRAIN phase what the backward pass reads stays. keep_diffs (an attribute, True):
+    False does that for the gradients of blobs, parameters' not included, in whole backward passes.
 
     blobs, params, layers and layer_dict are what the names say; `blobs['data'].data[...] = x` feeds an
     input. Gradients: backward() computes what a loss and a parameter to learn make necessary; the
@@ -149,7 +149,8 @@ class Net(NetCalls):
         self._plan_back: list[tuple[Sequence[int], Runner]] = []
         self._data_ends: net_memory.Ends = []
         self._diff_ends: net_memory.Ends = []
-        self._pool = Pool()
+        self._param_ends: list[list[SyncedMem]] = []
+        self._pool, self._param_pool = Pool(), Pool(exact=True)
         for step in self._steps:
             step.prepare(self.run)
         self._after_wiring()
@@ -186,18 +187,29 @@ class Net(NetCalls):
             if net_memory.is_written_by_a_user(step.layer)
             for blob in (*step.bottom, *step.top)
         }
+        needed = self._wiring.layer_need_backward
+        kept = {blob.data_mem for blob in own}
         self._data_ends = []
         if not self._keep_blobs:
-            keep = [blob.data_mem for blob in own]
-            self._data_ends = net_memory.data_ends(self._plan, names, keep, self._pool)
-        kept = {blob.data_mem for blob in own}
+            keep, smallest = kept, 0
+            if not self._forward_only:
+                keep, smallest = kept | net_memory.read_in_backward(self._steps, needed), net_memory.SMALL
+            self._data_ends = net_memory.data_ends(self._plan, names, keep, self._pool, smallest)
         self._passes = kernels.passes(self._plan, self._data_ends, kept)
         self._diff_ends = []
         if not self._keep_diffs:
-            needed = self._wiring.layer_need_backward
+            # Memory that a repeated pass writes belongs to it, also while it is given up.
+            given = sum(len(ends) for ends in self._data_ends)
+            repeated = sum(len(ends) for _, ends in self._passes) < given
+            pool = Pool() if repeated else self._pool
             order = [(runner, any(needed[i] for i in indices)) for indices, runner in self._plan_back]
             keep = [blob.diff_mem for blob in own]
-            self._diff_ends = net_memory.diff_ends(order, names, keep, self._pool)
+            self._diff_ends = net_memory.diff_ends(order, names, keep, pool)
+            self._param_ends = net_memory.param_ends(order, self._param_pool)
+
+    @property
+    def _forward_only(self) -> bool:
+        return not self._keep_blobs and self.phase == TEST
 
     @property
     def keep_blobs(self) -> bool:
@@ -268,8 +280,11 @@ class Net(NetCalls):
     ) -> None:
         """Run layers start..end (inclusive, downwards). on_param_ready is called with each parameter
         as soon as its gradient is complete."""
-        if not self._keep_blobs:
-            raise NetError("this net was made with keep_blobs=False, so that it runs forward only")
+        if self._forward_only:
+            raise NetError(
+                "this net is of the TEST phase and has keep_blobs=False, so that it runs forward only. Set "
+                "`net.keep_blobs = True` before the forward pass"
+            )
         start = len(self._steps) - 1 if start is None else start
         run, needed, step = self.run, self._wiring.layer_need_backward, None
         for mem in self._mems:
@@ -299,6 +314,8 @@ class Net(NetCalls):
                 if whole and self._diff_ends:
                     for mem, lost in self._diff_ends[position]:
                         mem.give_up(lost)
+                    for mem in self._param_ends[position]:
+                        mem.keep_one_copy()
             if self.debug_info and start == len(self._steps) - 1 and end == 0:
                 debug_info.log_totals(self)
         except CaffeError as error:

@@ -1,4 +1,4 @@
-"""Which memory of a net is free when: for nets that keep no blobs, and for gradients in training.
+"""Which memory of a net is free when: values of blobs that nobody will read again, and gradients in training.
 
 Blobs are followed by their memory, since aliases (splits, layers in place) share it.
 """
@@ -12,6 +12,10 @@ from .errors import NetError
 from .kernels import Fused
 from .places import Pool
 from .synced_mem import SyncedMem
+
+# Values of fewer bytes are not worth asking for in training: without them the loss, which runs alone, leaves
+# the other layers to be repeated as one.
+SMALL = 1 << 18
 
 # What is given up after each position of a pass.
 Ends = list[list[tuple[SyncedMem, Callable[[], None]]]]
@@ -32,16 +36,30 @@ def is_written_by_a_user(layer: Any) -> bool:
     return not type(layer).__module__.startswith("caffe.layer_types")
 
 
-def data_ends(runners: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool) -> Ends:
-    """For a forward pass. names: of blobs, by id. keep: what must stay."""
+def read_in_backward(steps: Sequence[Any], needed: Sequence[bool]) -> set[SyncedMem]:
+    """Values that a backward pass reads. needed: of each step, whether it runs backward."""
+    return {
+        blob.data_mem
+        for step, wanted in zip(steps, needed, strict=True)
+        if wanted
+        for blob in step.kernel.backward_reads(step.bottom, step.top)
+    }
+
+
+def data_ends(
+    runners: Sequence[Any], names: dict[int, str], keep: Iterable[SyncedMem], pool: Pool, smallest: int = 0
+) -> Ends:
+    """For a forward pass. names: of blobs, by id. keep: what must stay. smallest: bytes from which on an
+    array is given up."""
     kept, last = set(keep), {}
     for position, runner in enumerate(runners):
         for blob in _blobs(runner):
-            if blob.data_mem not in kept:
-                last[blob.data_mem] = (position, names.get(id(blob), "?"))
+            mem = blob.data_mem
+            if mem not in kept and mem.size * mem.dtype.itemsize >= smallest:
+                last[mem] = (position, names.get(id(blob), "?"))
     words = (
-        "the memory of blob '{0}' is used by other layers: the net was made with keep_blobs=False. Make it "
-        "without, or hold `net.blobs['{0}'].data` from before the forward pass"
+        "the memory of blob '{0}' is used by other layers: the net has keep_blobs=False. Set "
+        "`net.keep_blobs = True`, or hold `net.blobs['{0}'].data` from before the forward pass"
     )
     return _ends(len(runners), last, words, pool)
 
@@ -77,6 +95,17 @@ def diff_ends(
         "to True, or hold `net.blobs['{0}'].diff` from before the backward pass"
     )
     return _ends(len(order), last, words, pool)
+
+
+def param_ends(order: Sequence[tuple[Any, bool]], pool: Pool) -> list[list[SyncedMem]]:
+    """Parameters that each runner of a backward pass may have had laid out anew for itself."""
+    ends = [
+        list(dict.fromkeys(blob.data_mem for step in _steps(runner) for blob in step.layer.blobs))
+        for runner, _ in order
+    ]
+    for mem in (mem for end in ends for mem in end):
+        mem.pool = pool
+    return ends
 
 
 def _steps(runner: Any) -> Sequence[Any]:

@@ -50,6 +50,9 @@ class Step:
         chosen = kernels.select(self.layer, self.bottom, self.wanted)
         if type(self.kernel) is not chosen:
             self.kernel = chosen(self.layer, self.propagate_down)
+            for blob in (*self.bottom, *self.top):
+                # What may be given up was decided for the other kernel: nothing is, until the net plans anew.
+                blob.data_mem.pool = None
         self.kernel.reshape(run, self.bottom, self.top)
         params = (blob for blob, _ in self._params)
         self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top, *params))]

@@ -45,12 +45,15 @@ class RoomyPlace(Place, Protocol):
 
 
 class Pool:
-    """Memory that arrays have given up, for others of the same pool: the host's, and that of roomy places."""
+    """Memory that arrays have given up, for others of the same pool: the host's, and that of roomy places.
+
+    exact: buffers are taken by those who need just as many bytes, so that nothing lies behind an array."""
 
     # A host's array so many times as large as needed is kept for something larger.
     _WASTE = 4
 
-    def __init__(self) -> None:
+    def __init__(self, exact: bool = False) -> None:
+        self._exact = exact
         self._buffers: list[tuple[Place, int, Any]] = []
         self._host: list[np.ndarray] = []
 
@@ -65,10 +68,10 @@ class Pool:
             return None
         needed = place.size(layout)
         sizes = [(size, i) for i, (where, size, _) in enumerate(self._buffers) if where is place]
-        fits = [(size, i) for size, i in sizes if size >= needed]
+        fits = [(size, i) for size, i in sizes if size == needed or (size > needed and not self._exact)]
         if fits:
             return self._buffers.pop(min(fits)[1])[2]
-        if sizes:
+        if sizes and not self._exact:
             del self._buffers[max(sizes)[1]]
         return None
 

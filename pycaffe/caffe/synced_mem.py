@@ -190,6 +190,18 @@ class SyncedMem:
                 self.pool.give_host(self.host)
                 self.host = None
 
+    def keep_one_copy(self) -> None:
+        """Leave to the pool all copies in other places but the first that is up to date."""
+        if self.pool is None or len(self._copies) < 2:
+            return
+        with self._lock:
+            kept = next((key for key in self._copies if key in self._fresh), None)
+            for key in [key for key in self._copies if key != kept]:
+                self.pool.give(key[0], self._copies.pop(key))
+                self._fresh.discard(key)
+            # Whoever remembers where a copy lay must ask again.
+            self.version += 1
+
     def release(self, sources: Iterable[SyncedMem]) -> None:
         """Sources may change from now on: what was deferred will not be asked for."""
         for source in sources:
@@ -281,13 +293,18 @@ class SyncedMem:
         self._only_fresh(key)
         return buffer
 
-    def exchange_in(self, place: Place, layout: Any, buffer: Any) -> Any:
-        """Give up the place's buffer in that layout, up to date, for another one, which the caller overwrites
-        wholly: so a layer that works in place keeps what it read without a copy."""
+    def exchange_in(self, place: Place, layout: Any, buffer: Any = None) -> Any:
+        """Give up the place's buffer in that layout, up to date, for another one (None: any), which the
+        caller overwrites wholly: so a layer that works in place keeps what it read without a copy."""
         old = self.read_in(place, layout)
-        self._copies[place, layout] = buffer
-        self._only_fresh((place, layout))
+        key = (place, layout)
+        self._copies[key] = self._new_buffer(key) if buffer is None else buffer
+        self._only_fresh(key)
         return old
+
+    def adopt(self, place: Place, layout: Any, buffer: Any) -> bool:
+        """Let what is written there next be written into this buffer, if there is none yet. Will it be?"""
+        return self._copies.setdefault((place, layout), buffer) is buffer
 
     def _only_fresh(self, key: tuple[Place, Any]) -> None:
         if self._dependents:
@@ -302,11 +319,12 @@ class SyncedMem:
         if buffer is None:
             if self.dtype != np.float32:
                 raise TypeError(f"place {key[0].name!r} takes float32 only, not {self.dtype}")
-            buffer = self.pool.take(*key) if self.pool is not None else None
-            if buffer is None:
-                buffer = key[0].allocate(key[1])
-            self._copies[key] = buffer
+            buffer = self._copies[key] = self._new_buffer(key)
         return buffer
+
+    def _new_buffer(self, key: tuple[Place, Any]) -> Any:
+        buffer = self.pool.take(*key) if self.pool is not None else None
+        return key[0].allocate(key[1]) if buffer is None else buffer
 
     def _convert_within(self, key: tuple[Place, Any], buffer: Any) -> bool:
         place, layout = key

@@ -63,7 +63,8 @@ def _whole_passes(net: Net, iterations: int) -> list[str]:
     """How long passes take where nobody looks between the layers, so that engines may join layers and layers
     use each other's memory; and how much memory that needs. In lines."""
     backward = any(net._wiring.layer_need_backward)
-    net.keep_blobs, net.keep_diffs = backward, False
+    # A net that keeps no blobs runs backward in the TRAIN phase only.
+    net.keep_blobs, net.keep_diffs = backward and net.phase == TEST, False
     times: list[list[float]] = [[], []]
     for _ in range(iterations + 1):
         for run, spent in zip((net.run_forward, net.run_backward)[: 1 + backward], times, strict=False):

@@ -67,8 +67,8 @@ def _solver(param: caffe_pb2.SolverParameter, flags: Flags) -> Iterator[Solver]:
         param.device_id,
     )
     solver = get_solver(param)
-    # Nobody looks at the gradients between layers here: they share memory.
-    solver.net.keep_diffs = False
+    # Nobody looks at gradients here, or at blobs that no layer needs any more: they share memory.
+    solver.net.keep_diffs, solver.net.keep_blobs = False, solver.param.debug_info
     if flags.snapshot:
         log.info("Resuming from %s", flags.snapshot)
         solver.restore(flags.snapshot)

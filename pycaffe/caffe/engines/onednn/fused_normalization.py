@@ -89,6 +89,9 @@ class FusedNormalization(Group):
         self._backward()  # type: ignore[misc]
         for gradient in self._gradients:
             gradient.after()
+        kept = self.steps[0].kernel.kept
+        if kept is not None:
+            kept.lend()
 
     def _prepare_backward(self, run: ExecutionContext) -> None:
         bn, scale = self.steps[0], self.steps[1]

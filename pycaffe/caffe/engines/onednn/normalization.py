@@ -47,25 +47,39 @@ class Kept:
     """What a layer in place reads, kept for its backward; `memory` is it.
 
     take() is called before the layer writes: the blob gets another buffer, which the layer must overwrite
-    wholly.
+    wholly. lend() is called when backward has read: a blob that was given up meanwhile gets the buffer, which
+    take() will find there again, unless other layers in place take it first. So what is kept has just the
+    memory that it needs, while what passes through the blob takes any from a pool.
     """
 
     def __init__(self, blob: Blob, layout: MemoryDesc):
         self.memory = Memory(layout)
-        self._blob, self._spare = blob, Buffer(layout.nbytes)
+        self._blob = blob
+        # None while it is lent.
+        self._buffer: Buffer | None = Buffer(layout.nbytes)
+        self.lend()
 
     def take(self) -> None:
         mem, layout = self._blob.data_mem, self.memory.desc
         if layout.plain:
-            np.copyto(self._spare.floats[: mem.size], mem.read()[: mem.size])
+            np.copyto(self.prepare_to_fill().keep.floats[: mem.size], mem.read()[: mem.size])
         else:
-            self._spare = mem.exchange_in(PLACE, layout, self._spare)
-        self.memory.point(self._spare.address)
+            self._hold(mem.exchange_in(PLACE, layout, self._buffer))
+
+    def lend(self) -> None:
+        layout = self.memory.desc
+        if self._buffer is not None and not layout.plain:
+            if self._blob.data_mem.adopt(PLACE, layout, self._buffer):
+                self._buffer = None
 
     def prepare_to_fill(self) -> Memory:
         """Where to write what the layer would have read, after it was not run by itself."""
-        self.memory.point(self._spare.address)
+        self._hold(self._buffer or Buffer(self.memory.desc.nbytes))
         return self.memory
+
+    def _hold(self, buffer: Buffer) -> None:
+        self._buffer = self.memory.keep = buffer
+        self.memory.point(buffer.address)
 
 
 def vector(values: np.ndarray) -> Memory:
@@ -98,6 +112,9 @@ class _Normalizing(OneDNNKernel):
         self.top_homes = [self.layout]
         self.settle(top)
         self.kept: Kept | None = None
+
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom if self.kept is None else ()
 
     def source(self, bottom: Blob, top: Blob, keep: bool) -> Operand | Memory:
         """Where forward and backward read the bottom."""
@@ -189,6 +206,8 @@ class BatchNormKernel(_Normalizing):
     ) -> None:
         if propagate_down[0]:
             self._backward()
+            if self.kept is not None:
+                self.kept.lend()
 
 
 class _Affine(_Normalizing):
@@ -274,6 +293,8 @@ class _Affine(_Normalizing):
         self._backward()
         for gradient in self._gradients:
             gradient.after()
+        if self.kept is not None:
+            self.kept.lend()
 
 
 def _per_channel(layer: Layer, bottom: Sequence[Blob]) -> bool:
