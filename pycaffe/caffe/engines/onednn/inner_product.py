@@ -122,6 +122,9 @@ class InnerProductKernel(OneDNNKernel):
         transposed: bool = self.layer.transpose  # type: ignore[attr-defined]
         return Operand(self.layer.blobs[0], "data", self.weights, mode, on_host=transposed)
 
+    def backward_reads(self, bottom: Sequence[Blob], top: Sequence[Blob]) -> Sequence[Blob]:
+        return bottom
+
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         self._forward()
 
