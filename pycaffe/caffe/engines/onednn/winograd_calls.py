@@ -19,6 +19,7 @@ from .primitives import (
     BIAS,
     BINARY_ADD,
     RELU,
+    Buffer,
     Memory,
     post_operand,
 )
@@ -99,7 +100,8 @@ class Forward(_Pass):
 
     def _bias_memory(self, group: int, tiles: int, outputs: int) -> Memory:
         """A group's bias, again for each tile."""
-        memory = constant(np.zeros((1, tiles * outputs), np.float32))
+        desc = plain((1, tiles * outputs))
+        memory = Memory(desc, Buffer(desc.nbytes))
         values = memory.keep.floats[: tiles * outputs].reshape(tiles, outputs)
         self._tiled.append((group, values))
         return memory
