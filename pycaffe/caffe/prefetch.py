@@ -116,7 +116,8 @@ class Prefetcher:
     fill: what makes a batch of items; called in the threads, must not refer to the prefetcher's owner.
     prefetch: number of batches kept ready, which bounds the memory. threads: how many work at once, each on
     a batch of its own (for images that take long to decode); an attribute that may be set before the
-    first batch. position: the place to begin at.
+    first batch. 0: next_batch() makes each batch itself, for batches that cost less than to be handed from
+    one thread to another. position: the place to begin at.
 
     Threads start with the first next_batch(), and end with close() or when the prefetcher is forgotten.
     What goes wrong in one is raised by next_batch(), after the batches before it. A forked child gets
@@ -133,10 +134,10 @@ class Prefetcher:
         threads: int = 1,
         position: int = 0,
     ):
-        if batch_size < 1 or prefetch < 1 or threads < 1:
+        if batch_size < 1 or prefetch < 1 or threads < 0:
             source.close()
-            numbers = f"batch_size (={batch_size}), prefetch (={prefetch}) and threads (={threads})"
-            raise DataError(f"{numbers} must be 1 or more")
+            numbers = f"batch_size (={batch_size}) and prefetch (={prefetch}) must be 1 or more"
+            raise DataError(f"{numbers}, threads (={threads}) 0 or more")
         self._shared = _Shared(source, fill, batch_size)
         self._prefetch, self.threads = prefetch, threads
         self._workers: list[threading.Thread] = []
@@ -166,7 +167,7 @@ class Prefetcher:
     def next_batch(self) -> Batch:
         """The next batch; it stays as it is until it is handed to release()."""
         self.check()
-        if not self._workers:
+        if not self._shared.begun:
             self._start()
         batch = self._shared.take()
         self._position = batch.position
@@ -175,7 +176,7 @@ class Prefetcher:
     def peek(self) -> Batch | None:
         """The batch that next_batch() will give, if it is ready: to be read only. Does not wait."""
         self.check()
-        return self._shared.peek() if self._workers else None  # before the first batch, or after a seek
+        return self._shared.peek() if self._shared.begun else None  # before the first batch, or after a seek
 
     def release(self, batch: Batch) -> None:
         """Let the memory of a batch be used for another one. (After a seek, it is merely dropped.)"""
@@ -211,7 +212,9 @@ class _Shared:
         self._pid = os.getpid()
         self.changed = threading.Condition()
         self._reading = threading.Lock()  # held while items are read, so that batches keep their order
-        self._stopped = self._closed = self._alone = False
+        self.begun = False  # does what is ready follow the last batch given?
+        self._stopped = self._closed = False
+        self._threads = 0
         self._free: deque[Batch] = deque()
         self._lent: set[Batch] = set()
         self._ready: dict[int, Batch | BaseException] = {}  # by number of the batch since the start
@@ -229,13 +232,18 @@ class _Shared:
     def restart(self, position: int, prefetch: int, threads: int) -> None:
         """Begin at this place of the stream, with no batch ready. No thread may be running."""
         self._stopped = False
-        self._alone = threads == 1
-        self._free = deque(Batch(self.batch_size) for _ in range(prefetch))
+        self._threads = threads
+        self._free = deque(Batch(self.batch_size) for _ in range(prefetch if threads else 1))
         self._lent, self._ready = set(), {}
         self._given = self._read = 0
         self.source.seek(position)
+        self.begun = True
 
     def take(self) -> Batch:
+        if not self._threads and self._given not in self._ready:
+            self.begun = False  # whoever interrupts this, from the keyboard say, leaves the source anywhere
+            self._make(self._free.popleft() if self._free else Batch(self.batch_size))
+            self.begun = True
         with self.changed:
             while (batch := self._ready.get(self._given)) is None:
                 if self._closed:
@@ -267,6 +275,7 @@ class _Shared:
         of them is the caller (a prefetcher that the garbage collector found there)."""
         with self.changed:
             self._stopped = True
+            self.begun = False
             self.changed.notify_all()
         if threading.current_thread() not in workers:
             for worker in workers:
@@ -284,22 +293,29 @@ class _Shared:
         """Make batches until stopped. A slot is taken before items are read, so that the earliest
         batch always has one and nothing can wait for ever."""
         while (batch := self._free_slot()) is not None:
-            number = -1
-            try:
-                with self._reading:
-                    if self._stopped:
-                        return
-                    number, self._read = self._read, self._read + 1
-                    items = self.source.read(batch)
-                    if self._alone:
-                        self.fill(items, batch)
-                    elif not isinstance(items, Sequence):
-                        items = list(items)
-                if not self._alone:
+            self._make(batch)
+
+    # -- in a thread, or in the owner's ------------------------------------------------------------------
+
+    def _make(self, batch: Batch) -> None:
+        number = -1
+        try:
+            with self._reading:
+                if self._stopped:
+                    return
+                number, self._read = self._read, self._read + 1
+                items = self.source.read(batch)
+                if self._threads < 2:
                     self.fill(items, batch)
-                self._publish(number, batch)
-            except BaseException as error:  # it goes to the thread that waits for the batch
-                self._publish(number, error)
+                elif not isinstance(items, Sequence):
+                    items = list(items)
+            if self._threads > 1:
+                self.fill(items, batch)
+            self._publish(number, batch)
+        except BaseException as error:
+            if not (self._threads or isinstance(error, Exception)):
+                raise  # KeyboardInterrupt and the like, which were meant for the owner
+            self._publish(number, error)  # it goes to the thread that waits for the batch
 
     def _publish(self, number: int, result: Batch | BaseException) -> None:
         with self.changed:
