@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from caffe.data_reader import Batch, DataReader, Record
+from caffe.data_reader import Batch, DataReader, Record, Records
 from caffe.db import open_db
 from caffe.errors import DataError, ForkError
 
@@ -73,7 +73,7 @@ def reader_threads() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 5])
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [0, 1, 4])
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 23])
 def test_records_come_in_order_for_ever(
     source: tuple[str, str], batch_size: int, threads: int, prefetch: int
@@ -237,7 +237,7 @@ def test_a_reader_that_a_reader_thread_collects_does_not_hang(tmp_path: Path) ->
 # -- what goes wrong ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [0, 1, 3])
 def test_a_fault_comes_after_the_batches_before_it_and_stays(source: tuple[str, str], threads: int) -> None:
     def faulty(records: Iterable[Record], batch: Batch) -> None:
         records = list(records)
@@ -268,6 +268,39 @@ def test_a_reader_thread_that_dies_says_why(source: tuple[str, str], error: Base
     reader.close()
 
 
+def test_without_threads_an_interruption_is_the_callers(source: tuple[str, str]) -> None:
+    """The batch that it hit is made again."""
+    interrupt = iter([False, True, False, True, True, False, False])
+
+    def interrupted(records: Iterable[Record], batch: Batch) -> None:
+        fill(records, batch)
+        if next(interrupt):
+            raise KeyboardInterrupt
+
+    reader = DataReader(*source, 2, interrupted, threads=0)
+    found = []
+    for _ in range(7):
+        try:
+            found += take(reader, 1)
+        except KeyboardInterrupt:
+            found.append([])
+    assert found == [[0, 1], [], [2, 3], [], [], [4, 5], [6, 7]]
+    assert not reader_threads()
+    reader.close()
+
+
+def test_without_threads_batches_may_be_held(source: tuple[str, str]) -> None:
+    reader = DataReader(*source, 2, fill, threads=0)
+    held = [reader.next_batch() for _ in range(3)]
+    take(reader, 3)
+    assert [b.labels.tolist() for b in held] == [[0, 1], [2, 3], [4, 5]]
+    for batch in held:
+        reader.release(batch)
+    assert take(reader, 1) == [[2, 3]]
+    reader.close()
+
+
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -277,14 +310,22 @@ def test_a_reader_thread_that_dies_says_why(source: tuple[str, str], error: Base
     ids=["truncated", "deleted"],
 )
 def test_a_database_harmed_while_it_is_read(
-    tmp_path: Path, harm: Callable[[Path], object], message: str
+    tmp_path: Path, harm: Callable[[Path], object], message: str, at_once: bool
 ) -> None:
-    source = write(tmp_path / "db", count=500, size=1000)
-    reader = DataReader(source, "lmdb", 10, fill, prefetch=2)
-    take(reader, 1)
+    """At the latest where it begins anew, or where what was read in one go is used up."""
+
+    def make(records: Records, batch: Batch) -> None:
+        batch.reshape((1, 1, 1))
+        if not (at_once and records.rows(2000, lambda pieces: True)):
+            list(records)
+
+    source = write(tmp_path / "db", count=5000, size=1000)
+    reader = DataReader(source, "lmdb", 10, make, prefetch=2)
+    reader.release(reader.next_batch())
     harm(tmp_path / "db")
     with pytest.raises(DataError, match=message):
-        take(reader, 60)
+        for _ in range(500):
+            reader.release(reader.next_batch())
     reader.close()
 
 
@@ -296,7 +337,8 @@ def test_an_empty_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"batch_size": 0}, {"prefetch": 0}, {"threads": 0}, {"rank": 2, "num_ranks": 2}, {"rank": -1}]
+    "options",
+    [{"batch_size": 0}, {"prefetch": 0}, {"threads": -1}, {"rank": 2, "num_ranks": 2}, {"rank": -1}],
 )
 def test_impossible_numbers(source: tuple[str, str], options: dict[str, int]) -> None:
     with pytest.raises(DataError, match="must"):

@@ -72,6 +72,37 @@ def test_fields_in_any_order_and_more_than_once(values: list[bytes]) -> None:
         assert_same(joined, parser)
 
 
+@given(st.lists(raw_datums(), min_size=1, max_size=5), st.data())
+def test_many_records_at_once(values: list[bytes], data: st.DataObject) -> None:
+    """images() gives what parse() gives, or nothing; not nothing where only pixels and labels differ."""
+    parser = DatumParser()
+    parser.parse(values[0])
+    size = len(values[0])
+    others = [v for v in values if len(v) == size]
+    alike = []
+    first = caffe_pb2.Datum.FromString(values[0])
+    for _ in range(data.draw(st.integers(0, 5))):
+        other = caffe_pb2.Datum.FromString(values[0])
+        if len(other.data):
+            other.data = data.draw(st.binary(min_size=len(other.data), max_size=len(other.data)))
+        if first.HasField("label") and 0 <= first.label < 128:
+            other.label = data.draw(st.integers(0, 127))
+        alike.append(other.SerializeToString())
+    for rows in ([values[0], *alike], [*others, *alike], [values[0], *(v[::-1] for v in others)]):
+        if not parser.size:  # no raw record has come yet
+            break
+        found = parser.images(np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), size))
+        if found is None:
+            assert rows[1:] != alike or first.encoded or first.float_data
+            continue
+        images, labels = found
+        for image, label, value in zip(images, labels, rows, strict=True):
+            wanted = caffe_pb2.Datum.FromString(value)
+            assert image.shape == (wanted.channels, wanted.height, wanted.width)
+            assert image.tobytes() == wanted.data and not wanted.encoded and not wanted.float_data
+            assert label == np.float32(wanted.label)
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_as_protobuf_does_or_refused(value: bytes) -> None:
     try:

@@ -69,6 +69,10 @@ class DataTransformer:
             self._fitting.add(tuple(shape))
         return (channels, self.crop_size or height, self.crop_size or width)
 
+    def fits(self, shape: Shape) -> bool:
+        """Has output_shape taken an image of this shape?"""
+        return shape in self._fitting
+
     def _check_fit(self, channels: int, height: int, width: int) -> None:
         size = f"{_text((channels, height, width))} (channels x height x width)"
         hint = "; is it stored as height x width x channels?" if width <= 4 < channels else ""
@@ -110,9 +114,9 @@ class DataTransformer:
         return channels_first(image)
 
     @staticmethod
-    def is_small(datum: Datum) -> bool:
-        """Is it worth while to gather images like this one?"""
-        return not datum.encoded and 0 < len(datum.data) <= _SMALL_IMAGE
+    def is_small(size: int) -> bool:
+        """Is it worth while to gather raw images of so many bytes?"""
+        return 0 < size <= _SMALL_IMAGE
 
     @staticmethod
     def gather(datums: Sequence[Datum]) -> np.ndarray | None:
@@ -141,20 +145,13 @@ class DataTransformer:
         random: (N, 3) uint32 words, which decide about mirroring, row and column; needed if needs_random.
         name: what errors call image i.
         """
-        one_array = isinstance(images, np.ndarray)
-        if one_array and not self.needs_random:
-            self._check_same(images.shape[1:], out, 0, name)
-            row, column = self._centre(images.shape[1:])
-            height, width = out.shape[2:]
-            np.copyto(out, images[:, :, row : row + height, column : column + width], casting="unsafe")
-            mean = self._mean_of(height, width, row, column, False)
-            if mean is not None:
-                np.subtract(out, mean, out=out)
-            if self.scale != 1:
-                np.multiply(out, self.scale, out=out)
-            return
         if random is None and self.needs_random:
             raise ValueError("transform_batch: mirror and random crops need random words")
+        one_array = isinstance(images, np.ndarray)
+        if one_array and (random is None or images[0].nbytes <= _SMALL_IMAGE):
+            self._check_same(images.shape[1:], out, 0, name)
+            self._transform_all(images, out, random)
+            return
         copy = PlanarCopy()
         for i, image in enumerate(images):
             if i == 0 or not one_array:
@@ -181,6 +178,31 @@ class DataTransformer:
         if not self.crop_size:
             return 0, 0
         return (shape[1] - self.crop_size) // 2, (shape[2] - self.crop_size) // 2
+
+    def _transform_all(self, images: np.ndarray, out: np.ndarray, words: np.ndarray | None) -> None:
+        """As _transform for each of images (N, C, H, W), in a few passes over all of them."""
+        height, width = out.shape[2:]
+        mean = self._mean
+        if words is None or not self._random_crop:
+            row, column = self._centre(images.shape[1:])
+            place = (..., slice(row, row + height), slice(column, column + width))
+            np.copyto(out, images[place], casting="unsafe")
+            if mean is not None and self._mean_file:
+                mean = mean[place]
+        else:
+            rows = words[:, 1].astype(np.uint64) * (images.shape[2] - height + 1) >> 32
+            columns = words[:, 2].astype(np.uint64) * (images.shape[3] - width + 1) >> 32
+            cuts = _cuts(images, height, width)[np.arange(len(out)), :, rows, columns]
+            np.copyto(out, cuts, casting="unsafe")
+            if mean is not None and self._mean_file:
+                mean = _cuts(mean, height, width)[:, rows, columns].swapaxes(0, 1)
+        if mean is not None:
+            np.subtract(out, mean, out=out)
+        if self.scale != 1:
+            np.multiply(out, self.scale, out=out)
+        if words is not None and self.mirror:
+            mirrored = np.flatnonzero(words[:, 0] & 1)
+            out[mirrored] = out[mirrored, :, :, ::-1]
 
     def _transform(
         self, image: np.ndarray, out: np.ndarray, words: list[int] | None, copy: PlanarCopy
@@ -212,6 +234,13 @@ class DataTransformer:
         if mirror:
             mean, column = self._mirrored_mean, mean.shape[2] - column - width
         return mean[:, row : row + height, column : column + width]
+
+
+def _cuts(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    """[..., row, column] is the part (height, width) of images (..., H, W) that begins there; a view."""
+    rows, columns = images.shape[-2:]
+    shape = (*images.shape[:-2], rows - height + 1, columns - width + 1, height, width)
+    return np.lib.stride_tricks.as_strided(images, shape, (*images.strides, *images.strides[-2:]))
 
 
 def _text(shape: Sequence[int]) -> str:

@@ -36,19 +36,24 @@ class DatumParser:
     """Reads serialised Datums; fields it does not know are passed over."""
 
     def __init__(self) -> None:
-        # All bytes before the pixels of the last raw record, how many pixels, and for all bytes seen after
-        # them, what both say. One attribute, so that threads see it change at once.
-        self._known: tuple[bytes, int, dict[bytes, tuple[int, int, int, int]]] = (b"", 0, {})
+        # All bytes before the pixels of the last raw record, their shape and number, and for all bytes seen
+        # after them the label. One attribute, so that threads see it change at once.
+        self._known: tuple[bytes, tuple[int, int, int], int, dict[bytes, int]] = (b"", (0, 0, 0), 0, {})
+
+    @property
+    def size(self) -> int:
+        """How many bytes of pixels the last raw record had; 0 before one came."""
+        return self._known[2]
 
     def parse(self, value: bytes) -> Datum:
         """Raises DataError when value is no Datum or has not as many pixels as its dimensions say."""
-        head, size, tails = self._known
+        head, shape, size, tails = self._known
         if size and value.startswith(head):
             start = len(head)
             stop = start + size
-            numbers = tails.get(value[stop:])
-            if numbers is not None and len(value) >= stop:
-                return Datum(*numbers, False, memoryview(value)[start:stop], None)
+            label = tails.get(value[stop:])
+            if label is not None and len(value) >= stop:
+                return Datum(*shape, label, False, memoryview(value)[start:stop], None)
         try:
             datum, start = _walk(value)
         except (IndexError, ValueError) as error:
@@ -61,9 +66,30 @@ class DatumParser:
 
     def _remember(self, head: bytes, tail: bytes, datum: Datum) -> None:
         known = self._known
-        if head != known[0] or len(known[2]) >= _MOST_TAILS:
-            known = self._known = (head, len(datum.data), {})
-        known[2][tail] = datum[:4]
+        if head != known[0] or datum[:3] != known[1] or len(known[3]) >= _MOST_TAILS:
+            known = self._known = (head, datum[:3], len(datum.data), {})
+        known[3][tail] = datum.label
+
+    def images(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """The images (N, C, H, W) in values (N, size), the bytes of N records, and their labels, float32:
+        what parse() would give of each of them; the images are a view. None where one of them is not like the
+        last raw one that it has read."""
+        head, shape, size, tails = self._known
+        start = len(head)
+        stop = start + size
+        if not size or values.shape[1] < stop or (values[:, :start] != np.frombuffer(head, np.uint8)).any():
+            return None
+        ends = [b""] * len(values)
+        if values.shape[1] > stop:
+            ends = np.ascontiguousarray(values[:, stop:]).view(f"V{values.shape[1] - stop}")[:, 0].tolist()
+        for end in set(ends) - tails.keys():
+            try:
+                self.parse(values[ends.index(end)].tobytes())
+            except DataError:
+                return None
+            if self._known[3] is not tails or end not in tails:
+                return None
+        return values[:, start:stop].reshape(-1, *shape), np.array([tails[end] for end in ends], np.float32)
 
 
 def raw_image(datum: Datum) -> np.ndarray:

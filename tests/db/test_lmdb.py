@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import stat
@@ -12,7 +13,8 @@ import lmdb
 import numpy as np
 import pytest
 
-from caffe.db import open_db
+from caffe.db import Cursor, open_db
+from caffe.db.base import Piece
 from caffe.errors import DataError, ForkError
 
 
@@ -28,8 +30,35 @@ def read(path: Path) -> list[tuple[bytes, bytes]]:
         while cursor.valid():
             out.append((cursor.key(), cursor.value()))
             cursor.next()
+        assert_rows(db.cursor(), [value for _, value in out])
         assert db.entries == len(out)
         return out
+
+
+def assert_rows(cursor: Cursor, values: list[bytes], most: int = 1 << 16) -> int:
+    """What comes at once is what comes singly; how many records were passed at once? (A fault is no
+    AssertionError, so that it is told apart from what damaged files do.)"""
+    place = at_once = 0
+    counts = itertools.cycle([1, 5, 3, 40])
+    while cursor.valid():
+        count, step = next(counts), 1 + place % 3
+        found: list[bytes] = []
+
+        def accept(pieces: list[Piece], count: int = count, found: list[bytes] = found) -> bool:
+            found += [row.tobytes() for block, chosen in pieces for row in block[chosen]]
+            return count != 3
+
+        taken = cursor.rows(count, step, most, accept)
+        if found and found != values[place::step][:count]:
+            pytest.fail(f"{count} values from {place}, each {step}.: not those of the records")
+        if taken:
+            place += (count - 1) * step
+            at_once += (count - 1) * step + 1
+        if cursor.value() != values[place]:
+            pytest.fail(f"the cursor is not at {place}")
+        cursor.next()
+        place += 1
+    return at_once
 
 
 def some_records(rng: np.random.Generator, count: int, sizes: tuple[int, ...]) -> dict[bytes, bytes]:
@@ -40,8 +69,16 @@ def some_records(rng: np.random.Generator, count: int, sizes: tuple[int, ...]) -
 
 @pytest.mark.parametrize(
     ("count", "sizes"),
-    [(0, (1,)), (1, (0,)), (3, (10,)), (5000, (0, 1, 30)), (400, (10, 2021, 2022, 4080, 4081, 20000))],
-    ids=["empty", "one", "one page", "three levels", "overflow pages"],
+    [
+        (0, (1,)),
+        (1, (0,)),
+        (3, (10,)),
+        (5000, (0, 1, 30)),
+        (400, (10, 2021, 2022, 4080, 4081, 20000)),
+        (3000, (300,)),
+        (600, (3000,)),
+    ],
+    ids=["empty", "one", "one page", "three levels", "overflow pages", "of one size", "large of one size"],
 )
 def test_reads_what_the_package_wrote(
     tmp_path: Path, rng: np.random.Generator, count: int, sizes: tuple[int, ...]
@@ -79,6 +116,22 @@ def test_skip_lands_where_single_steps_do(tmp_path: Path, rng: np.random.Generat
         assert cursor.skip(1) == 0
         cursor.seek_to_first()
         assert cursor.key() == records[0][0]
+
+
+@pytest.mark.parametrize("size", [1, 800, 2021, 3000, 9000])
+def test_values_of_one_size_come_at_once(tmp_path: Path, rng: np.random.Generator, size: int) -> None:
+    values = [rng.bytes(size) for _ in range(600)]
+    write(tmp_path / "db", {b"%04d" % i: value for i, value in enumerate(values)})
+    with open_db(str(tmp_path / "db"), "lmdb") as db:
+        assert assert_rows(db.cursor(), values) > 400
+        assert assert_rows(db.cursor(), values, most=size - 1) == 0
+
+
+def test_values_of_several_sizes_come_singly(tmp_path: Path, rng: np.random.Generator) -> None:
+    values = [rng.bytes(800 + i % 2) for i in range(100)]
+    write(tmp_path / "db", {b"%04d" % i: value for i, value in enumerate(values)})
+    with open_db(str(tmp_path / "db"), "lmdb") as db:
+        assert assert_rows(db.cursor(), values) == 0
 
 
 def test_the_package_reads_what_we_wrote(tmp_path: Path, rng: np.random.Generator) -> None:
@@ -318,6 +371,15 @@ def _fuzz(tmp_path: Path, original: bytes, rng: np.random.Generator, rounds: int
 def test_damaged_pages_are_refused(tmp_path: Path, golden: Path, rng: np.random.Generator) -> None:
     original = (golden / "data/db/many_lmdb/data.mdb").read_bytes()
     assert _fuzz(tmp_path, original, rng, 300) > 100
+
+
+@pytest.mark.parametrize("size", [300, 3000])
+def test_damaged_pages_of_values_of_one_size_are_refused(
+    tmp_path: Path, rng: np.random.Generator, size: int
+) -> None:
+    write(tmp_path / "db", {b"%04d" % i: rng.bytes(size) for i in range(60)})
+    original = (tmp_path / "db" / "data.mdb").read_bytes()
+    assert _fuzz(tmp_path, original, rng, 200) > 60
 
 
 @pytest.mark.full

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
+
+import numpy as np
 
 from ..errors import DataError
 
 MODES = ("read", "new", "write")
+
+# Some rows of an array (values, size) of uint8, which holds more values than were asked for: what is found
+# out about it once is right for all calls that give pieces of it.
+Piece = tuple[np.ndarray, slice]
+Accept = Callable[[list[Piece]], bool]
 
 
 class DB(ABC):
@@ -89,6 +97,15 @@ class Cursor(ABC):
                 return passed
             self.next()
         return count
+
+    def rows(self, count: int, step: int, most: int, accept: Accept) -> bool:
+        """Give accept() the values of this record and of every step-th after it, `count` in all, where they
+        can be had many at once: when they are of one size, up to `most` bytes, and lie in order.
+
+        When it returns True, the cursor has moved to the last one of them, and so does this. Else it returns
+        False, and the cursor, which must be valid, has not moved; also where there are too few, or one is
+        damaged."""
+        return False
 
 
 class Transaction(ABC):

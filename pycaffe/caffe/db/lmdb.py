@@ -13,7 +13,8 @@ from typing import Any
 
 from ..errors import DataError, ForkError
 from .base import DB, Cursor, Transaction
-from .lmdb_pages import LMDBCursor, LMDBFile, Snapshot
+from .lmdb_cursor import LMDBCursor
+from .lmdb_pages import LMDBFile, Snapshot
 
 _FIRST_MAP_SIZE = 1 << 26  # 64 MiB; it doubles whenever it is full
 _LARGEST_MAP_SIZE = 1 << 46

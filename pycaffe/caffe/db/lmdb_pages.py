@@ -24,21 +24,21 @@ import struct
 from typing import NamedTuple
 
 from ..errors import DataError
-from .base import Cursor
 from .files import FileReader
 
 _MAGIC = 0xBEEFC0DE
 _VERSION = 1
 _NONE = 0xFFFFFFFFFFFFFFFF  # the root of an empty database
-_BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
-_KIND = _BRANCH | _LEAF | _OVERFLOW | _META | 0x20 | 0x40
-_BIG, _SUB, _DUP = 0x01, 0x02, 0x04
-_HEADER = struct.Struct("<QHHHH")
+BRANCH, LEAF, OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
+KIND = BRANCH | LEAF | OVERFLOW | _META | 0x20 | 0x40
+BIG, SUB, DUP = 0x01, 0x02, 0x04
+HEADER = struct.Struct("<QHHHH")
 _META_PAGE = struct.Struct("<IIQQ IHHQQQQQ IHHQQQQQ QQ")
-_NODE = struct.Struct("<HHHH")
+NODE = struct.Struct("<HHHH")
 _PAGES = struct.Struct("<I")
-_NUMBER = struct.Struct("<Q")
+NUMBER = struct.Struct("<Q")
 _MOST_LEVELS = 32
+LAST_PAGE = 1 << 46  # beyond any file, and its offset still fits the system's 64 bits
 
 
 class Snapshot(NamedTuple):
@@ -90,7 +90,7 @@ class LMDBFile(FileReader):
         for number in (0, 1):
             page = self.read(number * self.page_size, 16 + _META_PAGE.size)
             meta = _META_PAGE.unpack_from(page, 16)
-            if meta[0] == _MAGIC and meta[1] == _VERSION and _HEADER.unpack_from(page)[2] & _META:
+            if meta[0] == _MAGIC and meta[1] == _VERSION and HEADER.unpack_from(page)[2] & _META:
                 metas.append(meta)
         if not metas:
             raise self.damaged("no valid meta page")
@@ -108,121 +108,27 @@ class LMDBFile(FileReader):
     def page(self, number: int, kind: int) -> tuple[bytes, tuple[int, ...]]:
         """Page `number`, which must be a branch or leaf page, and the offsets of its nodes."""
         size = self.page_size
-        # Page 2 ** 48 lies beyond any file, and its offset still fits the system's 64 bits.
-        page = self.read(min(number, 1 << 46) * size, size)
-        pgno, _, flags, lower, upper = _HEADER.unpack_from(page)
-        if pgno != number or flags & _KIND != kind or not 16 <= lower <= upper <= size:
-            wanted = "leaf" if kind == _LEAF else "branch"
+        page = self.read(min(number, LAST_PAGE) * size, size)
+        pgno, _, flags, lower, upper = HEADER.unpack_from(page)
+        if pgno != number or flags & KIND != kind or not 16 <= lower <= upper <= size:
+            wanted = "leaf" if kind == LEAF else "branch"
             raise self.damaged(f"page {number} is no {wanted} page (number {pgno}, flags {flags:#x})")
         count = (lower - 16) // 2
         offsets = struct.unpack_from(f"<{count}H", page, 16)
-        if not count or min(offsets) < lower or max(offsets) > size - _NODE.size:
+        if not count or min(offsets) < lower or max(offsets) > size - NODE.size:
             raise self.damaged(f"page {number} has nodes outside of it")
         return page, offsets
 
     def overflow(self, number: int, size: int) -> bytes:
         """A value of this size that stands on overflow pages."""
-        start = min(number, 1 << 46) * self.page_size
+        start = min(number, LAST_PAGE) * self.page_size
         header = self.read(start, 16)
-        pgno, _, flags, _, _ = _HEADER.unpack_from(header)
+        pgno, _, flags, _, _ = HEADER.unpack_from(header)
         room = _PAGES.unpack_from(header, 12)[0] * self.page_size - 16
-        if pgno != number or flags & _KIND != _OVERFLOW or size > room:
+        if pgno != number or flags & KIND != OVERFLOW or size > room:
             raise self.damaged(f"page {number} holds no value of {size} bytes")
         return self.read(start + 16, size)
 
-
-class LMDBCursor(Cursor):
-    """A place in the main database of one snapshot."""
-
-    def __init__(self, file: LMDBFile, snapshot: Snapshot):
-        self._file, self._snapshot = file, snapshot
-        self._valid = False
-        self._path: list[tuple[bytes, tuple[int, ...], int]] = []  # branch pages and the child taken
-        self._page = b""
-        self._offsets: tuple[int, ...] = ()
-        self._index = 0
-        self._last_key = b""
-
-    def seek_to_first(self) -> None:
-        self._start(0)
-
-    def seek_to_last(self) -> None:
-        """Go to the largest key."""
-        self._start(-1)
-
-    def valid(self) -> bool:
-        return self._valid
-
-    def _start(self, end: int) -> None:
-        self._path.clear()
-        self._last_key = b""
-        self._valid = self._snapshot.root is not None
-        if self._snapshot.root is not None:
-            self._descend(self._snapshot.root, end)
-
-    def _descend(self, number: int, end: int) -> None:
-        """Follow the first (end = 0) or last (-1) children of page `number` down to a leaf."""
-        while len(self._path) < self._snapshot.depth - 1:
-            page, offsets = self._file.page(number, _BRANCH)
-            child = end % len(offsets)
-            self._path.append((page, offsets, child))
-            number = self._child(page, offsets[child])
-        self._page, self._offsets = self._file.page(number, _LEAF)
-        self._index = end % len(self._offsets)
-        first, last = self._key(self._offsets[0]), self._key(self._offsets[-1])
-        # Leaves that ascend strictly cannot repeat, so that this also ends a walk in a circle.
-        if not self._last_key < first <= last:
-            raise self._file.damaged(f"the keys of page {number} are out of order")
-        self._last_key = last
-
-    @staticmethod
-    def _child(page: bytes, offset: int) -> int:
-        low, high, top, _ = _NODE.unpack_from(page, offset)
-        return low | high << 16 | top << 32
-
-    def next(self) -> None:
-        self._index += 1
-        if self._index >= len(self._offsets):
-            self._next_leaf()
-
-    def _next_leaf(self) -> None:
-        while self._path:
-            page, offsets, child = self._path.pop()
-            if child + 1 < len(offsets):
-                self._path.append((page, offsets, child + 1))
-                self._descend(self._child(page, offsets[child + 1]), 0)
-                return
-        self._valid = False
-
-    def skip(self, count: int) -> int:
-        passed = 0  # leaf by leaf
-        while self._valid and passed < count:
-            step = min(count - passed, len(self._offsets) - self._index)
-            passed += step
-            self._index += step
-            if self._index >= len(self._offsets):
-                self._next_leaf()
-        return passed
-
-    def _key(self, offset: int) -> bytes:
-        size = _NODE.unpack_from(self._page, offset)[3]
-        if offset + 8 + size > len(self._page):
-            raise self._file.damaged("a key ends outside of its page")
-        return self._page[offset + 8 : offset + 8 + size]
-
-    def key(self) -> bytes:
-        return self._key(self._offsets[self._index])
-
-    def value(self) -> bytes:
-        offset = self._offsets[self._index]
-        low, high, flags, key_size = _NODE.unpack_from(self._page, offset)
-        start, size = offset + 8 + key_size, low | high << 16
-        if flags & (_SUB | _DUP):
-            raise DataError(f"{self._file.about}: it holds named databases or duplicate keys, not records")
-        if flags & _BIG:
-            if start + 8 > len(self._page):
-                raise self._file.damaged("a value's page number stands outside of its page")
-            return self._file.overflow(_NUMBER.unpack_from(self._page, start)[0], size)
-        if start + size > len(self._page):
-            raise self._file.damaged("a value ends outside of its page")
-        return self._page[start : start + size]
+    def page_end(self, offset: int) -> int:
+        """Where the page ends that this offset lies on."""
+        return (offset | self.page_size - 1) + 1

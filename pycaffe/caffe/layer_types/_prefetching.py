@@ -107,6 +107,11 @@ class PrefetchingLayer(Layer):
     def give_back(self, batch: Batch) -> None:
         self._reader.release(batch)
 
+    def read_ahead(self) -> None:
+        """Let a thread make batches while the net runs, also those that are made faster without one: for a
+        device that works on its own. To be called before the first batch."""
+        self._reader.threads = max(1, self._reader.threads)
+
     def peek(self) -> Batch | None:
         """The batch that take() will give next, if it is ready: not to be changed, and not taken."""
         return self._reader.peek()

@@ -9,10 +9,11 @@ from itertools import chain
 import numpy as np
 
 from ..blob import Blob
-from ..data_reader import DataReader, Record
+from ..data_reader import DataReader, Record, Records
 from ..data_transformer import DataTransformer
 from ..datasets import resolve_source
 from ..datum import Datum, DatumParser
+from ..db.base import Piece
 from ..errors import DataError
 from ..layer_registry import register_layer
 from ..prefetch import Batch
@@ -20,6 +21,8 @@ from ..proto import caffe_pb2
 from ._prefetching import Draws, PrefetchingLayer
 
 log = logging.getLogger("caffe.data")
+
+_LONGEST_ROW = 1 << 16  # bytes of a record that is read together with others
 
 
 @register_layer("Data")
@@ -33,7 +36,8 @@ class DataLayer(PrefetchingLayer):
     data_param.backend     LEVELDB (default) or LMDB
     data_param.batch_size  N, at least 1
     data_param.rand_skip   leave out up to this many records at the start, at random (default 0)
-    data_param.prefetch    batches read ahead (default 4), which bounds the memory
+    data_param.prefetch    batches read ahead (default 4), which bounds the memory. On a CPU, small raw images
+                           out of an LMDB are not: a thread takes more of the net's time than making them does
     transform_param        see DataTransformer
 
     Records come in the order of their keys, for ever. In TRAIN, rank r of R solvers reads records r, r + R,
@@ -64,6 +68,8 @@ class DataLayer(PrefetchingLayer):
             self.log_size()
             if datum.encoded:  # decoding takes long, and lets other threads run
                 reader.threads = self.run.threads
+            elif transformer.is_small(len(datum.data)) and reader.regular(_LONGEST_ROW):
+                reader.threads = 0  # to wait for the thread's turns would take longer than the work
         except DataError as error:
             raise self.named(error) from error
 
@@ -84,6 +90,8 @@ class _Fill:
     def __init__(self, transformer: DataTransformer, draws: Draws):
         self.transformer, self.draws = transformer, draws
         self._parser = DatumParser()
+        # Of the last batch made at once: by the number of each block, the block and what is in it.
+        self._blocks: dict[int, tuple[np.ndarray, tuple[np.ndarray, np.ndarray] | None]] = {}
 
     def look_at(self, record: Record, batch_size: int) -> tuple[Datum, tuple[int, ...]]:
         """What a record holds, and (N, C, h, w) of a batch that begins with it."""
@@ -95,7 +103,42 @@ class _Fill:
         except DataError as error:
             raise DataError(f"record {key!r}: {error}") from error
 
-    def __call__(self, records: Iterable[Record], batch: Batch) -> None:
+    def __call__(self, records: Records | Sequence[Record], batch: Batch) -> None:
+        done = (
+            isinstance(records, Records)
+            and self.transformer.is_small(self._parser.size)
+            and records.rows(_LONGEST_ROW, lambda pieces: self._all_at_once(pieces, batch))
+        )
+        if not done:
+            self._one_by_one(records, batch)
+
+    def _all_at_once(self, pieces: Sequence[Piece], batch: Batch) -> bool:
+        """Make a batch of the values of its records, if all are small raw images such as have been before, so
+        that there is nothing to say about them. Has it been made?"""
+        before, transformer = self._blocks, self.transformer
+        self._blocks = {
+            id(block): before.get(id(block)) or (block, self._parser.images(block)) for block, _ in pieces
+        }
+        parts: list[tuple[np.ndarray, np.ndarray]] = []
+        for block, chosen in pieces:
+            known = self._blocks[id(block)][1]
+            if known is None:
+                return False
+            parts.append((known[0][chosen], known[1][chosen]))
+        shape = parts[0][0].shape[1:]
+        if not transformer.fits(shape) or any(images.shape[1:] != shape for images, _ in parts):
+            return False
+        batch.reshape(transformer.output_shape(shape))
+        words = self._words(batch)
+        at = 0
+        for images, labels in parts:
+            place = slice(at, at + len(images))
+            batch.labels[place] = labels
+            transformer.transform_batch(images, batch.data[place], None if words is None else words[place])
+            at = place.stop
+        return True
+
+    def _one_by_one(self, records: Iterable[Record], batch: Batch) -> None:
         transformer = self.transformer
         keys: list[bytes] = []
 
@@ -105,7 +148,7 @@ class _Fill:
         datums = self._datums(records, keys, batch.labels)
         known = [next(datums)]
         gathered = None
-        if transformer.is_small(known[0]):
+        if not known[0].encoded and transformer.is_small(len(known[0].data)):
             known += datums
             gathered = transformer.gather(known)
         images = iter(gathered) if gathered is not None else self._images(chain(known, datums), name)
@@ -114,9 +157,14 @@ class _Fill:
             batch.reshape(transformer.output_shape(first.shape))
         except DataError as error:
             raise DataError(f"{name(0)}: {error}") from error
-        words = self.draws.words(batch.first, len(batch.labels), 3) if transformer.needs_random else None
         all_images = chain([first], images) if gathered is None else gathered
-        transformer.transform_batch(all_images, batch.data, words, name)
+        transformer.transform_batch(all_images, batch.data, self._words(batch), name)
+
+    def _words(self, batch: Batch) -> np.ndarray | None:
+        """The random words of a batch."""
+        if not self.transformer.needs_random:
+            return None
+        return self.draws.words(batch.first, len(batch.labels), 3)
 
     def _datums(self, records: Iterable[Record], keys: list[bytes], labels: np.ndarray) -> Iterator[Datum]:
         """Each record, parsed when its turn comes; notes its key and label."""

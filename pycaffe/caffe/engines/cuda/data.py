@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...blob import Blob
 from ...execution import ExecutionContext
@@ -20,6 +21,10 @@ class DataKernel(CudaKernel):
 
     _batch: Batch | None = None  # the one that has been sent ahead
     _upload: Upload | None = None
+
+    def __init__(self, layer: Any, propagate_down: Sequence[bool] = ()):
+        super().__init__(layer, propagate_down)
+        layer.read_ahead()
 
     def forward(self, run: ExecutionContext, bottom: Sequence[Blob], top: Sequence[Blob]) -> None:
         batch = self.layer.take(bottom, top)
