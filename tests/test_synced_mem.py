@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from caffe.places import aligned_zeros
 from caffe.synced_mem import SyncedMem
 from fake_engine import FakePlace
 
@@ -280,3 +283,27 @@ def test_exchanged_host_memory_makes_other_places_stale() -> None:
     mem.exchange(np.arange(3, dtype=np.float32))
     assert mem.host_fresh
     assert not mem.fresh_in(place)
+
+
+def resident() -> int:
+    """Bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_large_memory_is_there_when_touched_and_gone_when_freed() -> None:
+    """Also after the C library has seen larger blocks come and go, from when on it keeps such holes."""
+    size = 6 << 20
+    for _ in range(2):
+        larger = np.ones(30 << 20, np.uint8)
+        del larger
+    before = resident()
+    held = [aligned_zeros(size, np.dtype(np.uint8)) for _ in range(8)]
+    assert resident() - before < size
+    for memory in held:
+        assert memory.ctypes.data % 64 == 0 and not memory.any()
+        memory[...] = 1
+    full = resident()
+    assert full - before > 7 * size
+    del memory, held[:-1]
+    assert full - resident() > 6 * size

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 _ALIGN = 64
+# Bytes from which on memory is asked of the system itself.
+_LARGE = 1 << 20
 
 
 class Place(Protocol):
@@ -87,8 +91,16 @@ class Pool:
         return self._host.pop(min(fits)[1]) if fits else None
 
 
-def aligned_zeros(size: int, dtype: np.dtype) -> np.ndarray:
+def aligned_zeros(size: int, dtype: np.dtype | type) -> np.ndarray:
     """Zeroed memory at a 64-byte boundary; large blocks cost nothing until they are touched."""
+    dtype = np.dtype(dtype)
+    needed = size * dtype.itemsize
+    if needed >= _LARGE and hasattr(mmap, "MAP_PRIVATE"):
+        # The C library keeps freed blocks of this size in its heap, once it has seen larger ones freed, and
+        # clears them by writing.
+        with contextlib.suppress(OSError):
+            pages = mmap.mmap(-1, needed, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            return np.frombuffer(pages, dtype, size)
     spare = _ALIGN // dtype.itemsize
     memory = np.zeros(size + spare, dtype)
     offset = (-memory.ctypes.data % _ALIGN) // dtype.itemsize

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...places import aligned_zeros
 from .layouts import AnyDesc, MemoryDesc
 from .library import Library, OneDNNError, load
 
@@ -65,9 +66,7 @@ class Buffer:
     __slots__ = ("bytes", "address")
 
     def __init__(self, nbytes: int):
-        spare = np.zeros(nbytes + 64, np.uint8)
-        offset = -spare.ctypes.data % 64
-        self.bytes = spare[offset : offset + nbytes]
+        self.bytes = aligned_zeros(nbytes, np.uint8)
         self.address = self.bytes.ctypes.data
 
     @property
