@@ -103,6 +103,24 @@ def test_many_records_at_once(values: list[bytes], data: st.DataObject) -> None:
             assert label == np.float32(wanted.label)
 
 
+def test_a_shape_that_is_changed_after_the_pixels() -> None:
+    """The last dimensions count, whatever the bytes before the pixels say."""
+    plain = message(b"123456", channels=1, height=2, width=3, label=4).SerializeToString()
+    turned = plain + message(height=3, width=2).SerializeToString()
+    for first, then in ((plain, turned), (turned, plain)):
+        parser = DatumParser()
+        for value in (first, then, then, first):
+            assert_same(value, parser)
+        parser.parse(first)
+        found = parser.images(np.frombuffer(first * 2, np.uint8).reshape(2, -1))
+        assert found is not None
+        assert found[0].shape == ((2, 1, 2, 3) if first is plain else (2, 1, 3, 2))
+    rows = [turned, plain + message(height=2, width=3).SerializeToString()]
+    parser = DatumParser()
+    parser.parse(plain)
+    assert parser.images(np.frombuffer(b"".join(rows), np.uint8).reshape(2, -1)) is None
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_as_protobuf_does_or_refused(value: bytes) -> None:
     try:

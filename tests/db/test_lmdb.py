@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
@@ -371,6 +372,55 @@ def _fuzz(tmp_path: Path, original: bytes, rng: np.random.Generator, rounds: int
 def test_damaged_pages_are_refused(tmp_path: Path, golden: Path, rng: np.random.Generator) -> None:
     original = (golden / "data/db/many_lmdb/data.mdb").read_bytes()
     assert _fuzz(tmp_path, original, rng, 300) > 100
+
+
+def _leaf_pages(data: bytearray) -> list[int]:
+    """Where leaf pages with records of this file begin."""
+    pages = range(2 * 4096, len(data), 4096)
+    return [p for p in pages if struct.unpack_from("<H", data, p + 10)[0] & 0x67 == 2]
+
+
+def _nodes(data: bytearray, page: int) -> list[int]:
+    count = (struct.unpack_from("<H", data, page + 12)[0] - 16) // 2
+    return [page + offset for offset in struct.unpack_from(f"<{count}H", data, page + 16)]
+
+
+def _values_past_the_page(data: bytearray) -> None:
+    for page in _leaf_pages(data):
+        for node in _nodes(data, page):
+            struct.pack_into("<H", data, node, 1300)
+
+
+def _key_below_those_before(data: bytearray) -> None:
+    node = _nodes(data, sorted(_leaf_pages(data))[2])[0]
+    data[node + 8 : node + 12] = b"0000"
+
+
+def _overflow_page_of_another_number(data: bytearray) -> None:
+    page = next(p for p in range(2 * 4096, len(data), 4096) if struct.unpack_from("<H", data, p + 10)[0] == 4)
+    data[page] ^= 64
+
+
+@pytest.mark.parametrize(
+    ("size", "damage", "message"),
+    [
+        (300, _values_past_the_page, "a value ends outside of its page"),
+        (300, _key_below_those_before, "out of order"),
+        (3000, _overflow_page_of_another_number, "holds no value of 3000 bytes"),
+    ],
+)
+def test_what_is_damaged_does_not_come_at_once(
+    tmp_path: Path, rng: np.random.Generator, size: int, damage: Callable[[bytearray], None], message: str
+) -> None:
+    write(tmp_path / "db", {b"%04d" % i: rng.bytes(size) for i in range(60)})
+    file = tmp_path / "db" / "data.mdb"
+    data = bytearray(file.read_bytes())
+    damage(data)
+    file.write_bytes(data)
+    with open_db(str(tmp_path / "db"), "lmdb") as db:
+        assert not db.cursor().rows(60, 1, 1 << 16, lambda pieces: True)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "db")
 
 
 @pytest.mark.parametrize("size", [300, 3000])
