@@ -28,11 +28,11 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return write(tmp_path / "db", request.param), request.param
 
 
-def write(path: Path, backend: str = "lmdb", count: int = COUNT, size: int = 0) -> str:
+def write(path: Path, backend: str = "lmdb", count: int = COUNT, size: int = 0, form: bytes = b"%d") -> str:
     with open_db(str(path), backend, "new") as db:
         transaction = db.transaction()
         for i in range(count):
-            transaction.put(b"%05d" % i, b"%d" % i + bytes(size))
+            transaction.put(b"%05d" % i, form % i + bytes(size))
         transaction.commit()
     return str(path)
 
@@ -319,7 +319,7 @@ def test_a_database_harmed_while_it_is_read(
         if not (at_once and records.rows(2000, lambda pieces: True)):
             list(records)
 
-    source = write(tmp_path / "db", count=5000, size=1000)
+    source = write(tmp_path / "db", count=5000, size=1000, form=b"%04d")
     reader = DataReader(source, "lmdb", 10, make, prefetch=2)
     reader.release(reader.next_batch())
     harm(tmp_path / "db")
