@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import caffe
 from caffe import kernels
-from caffe.engines.onednn import winograd
+from caffe.engines.onednn import base, winograd
 from caffe.engines.onednn.winograd import IN, OUT, Tiling, feature_pieces, image_pieces, matrices
 from caffe.proto import caffe_pb2
 
@@ -356,6 +357,24 @@ def test_another_shape_and_back() -> None:
             w, b = (blob.data for blob in net.params[name])
             y = correlate(y, w, (1, 1), 1) + b.reshape(1, -1, 1, 1)
         assert_close(net.blobs["c"].data, y)
+
+
+def scratch_bytes(net: caffe.Net) -> dict[str, int]:
+    return {slot: pad._buffer.bytes.size for slot, pad in base._scratchpads[net.run].items()}
+
+
+@pytest.mark.usefixtures("always")
+def test_shapes_of_before_leave_no_scratch_memory() -> None:
+    net, fresh = (net_of(deep((2, 16, height, 10))) for height in (9, 25))
+    for height in (9, 13, 17, 21, 25):
+        for name in "xz":
+            net.blobs[name].reshape(2, 16, height, 10)
+        net.forward()
+        net.backward()
+    gc.collect()
+    fresh.forward()
+    fresh.backward()
+    assert scratch_bytes(net) == scratch_bytes(fresh)
 
 
 @pytest.mark.usefixtures("always")

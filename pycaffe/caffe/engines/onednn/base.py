@@ -31,35 +31,33 @@ from .primitives import (
 
 class Scratchpad:
     """Scratch memory of all primitives of one net, which run one after the other: as large as the largest
-    needs."""
+    needs. It lives as long as one of its memories does."""
 
     def __init__(self) -> None:
         self._buffer = Buffer(64)
-        self._users: list[tuple[weakref.ref[Memory], int]] = []
+        self._users: weakref.WeakKeyDictionary[Memory, int] = weakref.WeakKeyDictionary()
 
     def memory(self, desc: MemoryDesc, offset: int = 0) -> Memory:
         """offset: in bytes."""
         if offset + desc.nbytes > self._buffer.bytes.size:
             self._buffer = Buffer(offset + desc.nbytes)
-            self._users = [(user, place) for user, place in self._users if user() is not None]
-            for user, place in self._users:
-                memory = user()
-                if memory is not None:
-                    memory.keep = self._buffer
-                    memory.point(self._buffer.address + place)
-        memory = Memory(desc, self._buffer)
+            for user, place in self._users.items():
+                user.point(self._buffer.address + place)
+        memory = Memory(desc)
+        memory.keep = self
         memory.point(self._buffer.address + offset)
-        self._users.append((weakref.ref(memory), offset))
+        self._users[memory] = offset
         return memory
 
 
-_scratchpads: weakref.WeakKeyDictionary[ExecutionContext, dict[str, Scratchpad]] = weakref.WeakKeyDictionary()
+_Slots = weakref.WeakValueDictionary[str, Scratchpad]
+_scratchpads: weakref.WeakKeyDictionary[ExecutionContext, _Slots] = weakref.WeakKeyDictionary()
 
 
 def scratch(run: ExecutionContext, slot: str = "") -> Scratchpad:
     """slot: what may hold numbers at the same time has different slots; "" is oneDNN's own within a
     primitive."""
-    return _scratchpads.setdefault(run, {}).setdefault(slot, Scratchpad())
+    return _scratchpads.setdefault(run, weakref.WeakValueDictionary()).setdefault(slot, Scratchpad())
 
 
 _no_post: list[Attributes] = []
