@@ -13,8 +13,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import caffe
 from caffe import kernels
+from caffe.blob import Blob
 from caffe.engines.onednn import base, winograd
+from caffe.engines.onednn.layouts import plain
+from caffe.engines.onednn.place import Operand
 from caffe.engines.onednn.winograd import IN, OUT, Tiling, feature_pieces, image_pieces, matrices
+from caffe.engines.onednn.winograd_primitives import version_of
 from caffe.proto import caffe_pb2
 
 # Of the largest number: five times what a direct sum in float32 loses.
@@ -410,6 +414,14 @@ def test_it_is_chosen_where_it_is_less_work() -> None:
         ((1, 128, 28, 28), 128, "pad: 1 group: 128"),
     ]:
         assert not used(net_of(conv_net(shape, outputs, more), caffe.TEST)), (shape, more)
+
+
+def test_an_array_in_the_place_of_a_freed_one_is_another() -> None:
+    def versions() -> tuple[object, int]:
+        return version_of(Operand(Blob((16,)), "data", plain((16,)), "read"))
+
+    known, others = versions(), [versions() for _ in range(100)]  # each frees its array
+    assert known not in others
 
 
 def test_parts_are_of_all_images() -> None:

@@ -45,11 +45,11 @@ class Folded:
         )
         self.blobs = [b for s in (step, *folded) for b in s.layer.blobs]
         self.version = 0
-        self._versions: list[tuple[int, int]] = []
+        self._versions: Sequence[tuple[object, int]] = ()
 
     def refresh(self) -> None:
         """Fold anew if a parameter may have changed."""
-        versions = [(id(b.data_mem), b.data_mem.version) for b in self.blobs]
+        versions = [(weakref.ref(b.data_mem), b.data_mem.version) for b in self.blobs]
         if versions == self._versions:
             return
         self._versions = versions

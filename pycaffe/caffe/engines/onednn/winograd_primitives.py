@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -40,8 +41,9 @@ def weights_layout(shape: Sequence[int]) -> MemoryDesc:
     return strided(shape, strides if len(shape) == 4 else (TAPS * TAPS * plane, *strides))
 
 
-def version_of(argument: Operand) -> tuple[int, int]:
-    return id(argument.mem), argument.mem.version
+def version_of(argument: Operand) -> tuple[object, int]:
+    """Which array it is, and which values are in it. A reference, since an id may come again."""
+    return weakref.ref(argument.mem), argument.mem.version
 
 
 class _Views:
