@@ -9,8 +9,8 @@ Summed over input channels, the product ⊙ is a matrix product for each of the 
 channels) times (channels x outputs). Here are the matrices, how tiles cover an image, and when it pays.
 
 The matrices are those of interpolation at 0, ±3/4, ±3/2 and infinity. Of the points tried, these lose the
-least in float32: against the largest output the error is 2e-6, where a direct sum has 4e-7 and the usual
-points 0, ±1, ±2 have 1e-5.
+least in float32: against the largest output the error is 1e-6 with 16 channels to 4e-6 with 512, where a
+direct sum has 4e-7 and the usual points 0, ±1, ±2 have 1e-5.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def matrices() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Taps of tiles, along one axis: tap + k of tile + i lies at 4 (tile + i) + tap + k - pad.
+    """Taps of tiles, along one axis: tap + k of tile + i lies at 4 (tile + i) + tap + k - pad, for k < taps
+    and i < tiles.
 
     own: no other tile's own taps lie there; all tiles' own taps cover the axis."""
 
