@@ -88,6 +88,33 @@ def test_a_reshaped_parameter_is_no_other_layer(engine: str, shape: tuple[int, i
         np.testing.assert_array_equal(net.forward(["ip"])["ip"], before)
 
 
+CONVOLVED = """
+force_backward: true
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 2 dim: 16 dim: 9 dim: 9 } } }
+layer { name: "a" type: "Convolution" bottom: "x" top: "a"
+        convolution_param { num_output: 16 kernel_size: 3 } }
+layer { name: "b" type: "Convolution" bottom: "a" top: "b"
+        convolution_param { num_output: 16 kernel_size: 3 } }
+"""
+
+
+@pytest.mark.parametrize("phase", [caffe.TRAIN, caffe.TEST])
+@pytest.mark.parametrize("passes", [1, 2, 4])
+def test_a_reshaped_parameter_is_refused_in_all_passes(engine: str, phase: int, passes: int) -> None:
+    """Also in one that is repeated, where oneDNN would read and write behind the end of memory."""
+    net = caffe.Net(text_format.Parse(CONVOLVED, caffe_pb2.NetParameter()), phase)
+    for _ in range(passes):
+        net.forward()
+    for _ in range(2):
+        net.params["b"][0].reshape(16, 16, 1, 2)
+        for run in (net.backward, net.forward, net.backward):
+            with pytest.raises(ShapeError, match=r"'b' .*parameter 0 was reshaped to \(16, 16, 1, 2\)"):
+                run()
+        net.params["b"][0].reshape(16, 16, 3, 3)
+        net.forward()
+        net.backward()
+
+
 def test_nets_solvers_and_layers_are_not_copied() -> None:
     net = net_of()
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):

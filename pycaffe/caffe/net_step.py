@@ -58,15 +58,18 @@ class Step:
         self._shapes = [(b, b.shape) for b in dict.fromkeys((*self.bottom, *self.top, *params))]
 
     def reshape(self, run: ExecutionContext) -> None:
+        self._check_params()
+        self.layer.reshape(self.bottom, self.top)
+        self.prepare(run)
+
+    def _check_params(self) -> None:
         for i, (blob, shape) in enumerate(self._params):
-            if blob.shape != shape:
+            if blob.shape is not shape and blob.shape != shape:
                 raise self.layer.error(
                     f"parameter {i} was reshaped to {blob.shape}, and the layer works with {shape}: reshape "
                     "it back, or give the layer's definition the other sizes",
                     ShapeError,
                 )
-        self.layer.reshape(self.bottom, self.top)
-        self.prepare(run)
 
     @property
     def outdated(self) -> bool:
@@ -90,6 +93,7 @@ class Step:
         return loss
 
     def backward(self, run: ExecutionContext) -> None:
+        self._check_params()
         self.kernel.backward(run, self.top, self.propagate_down, self.bottom)
 
 

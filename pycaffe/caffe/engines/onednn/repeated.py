@@ -78,6 +78,7 @@ class Repeated(Fused):
         self._left = _ATTEMPTS
         self._valid = False
         self._known: list[tuple[Blob, tuple[int, ...], SyncedMem]] = []
+        self._params: list[tuple[Blob, tuple[int, ...]]] = []
         made = {b for s in steps for b in s.top}
         self._given = [b for b in self._blobs if b not in made]
         self._inlets: list[tuple[Blob, tuple[int, ...], SyncedMem]] = []
@@ -98,6 +99,9 @@ class Repeated(Fused):
     def _holds(self) -> bool:
         for blob, shape, mem in self._known:
             if blob.shape is not shape or blob.data_mem is not mem:
+                return False
+        for blob, shape in self._params:
+            if blob.shape is not shape:
                 return False
         for blob, mem, version in self._folded:
             if blob.data_mem is not mem or mem.version != version:
@@ -196,6 +200,7 @@ class Repeated(Fused):
             self._actions.append(event.primitive)
         self._outside = list(outside.values())
         self._known = [(b, b.shape, b.data_mem) for b in self._blobs]
+        self._params = [(b, b.shape) for s in self.steps for b in s.layer.blobs]
         self._inlets = [(b, b.shape, b.data_mem) for b in self._given]
         swallowed = [g.swallowed.data_mem for g in self._groups if g.swallowed is not None]
         self._marks = [_Mark(mem) for mem in (*own, *swallowed)]
