@@ -307,3 +307,14 @@ def test_large_memory_is_there_when_touched_and_gone_when_freed() -> None:
     assert full - before > 7 * size
     del memory, held[:-1]
     assert full - resident() > 6 * size
+
+
+def test_memory_of_all_sizes_is_zero_and_its_own() -> None:
+    sizes = [1, 15, 1 << 18, (1 << 18) + 1, 1 << 19, (1 << 19) + 3, 3 << 19, (1 << 21) + 5]
+    arrays = [aligned_zeros(size, np.float32) for size in sizes]
+    for k, (array, size) in enumerate(zip(arrays, sizes, strict=True)):
+        assert array.shape == (size,) and array.flags.writeable and array.ctypes.data % 64 == 0
+        assert not array.any()
+        array[...] = k + 1
+    for k, array in enumerate(arrays):
+        assert (array == k + 1).all()
