@@ -115,6 +115,33 @@ def test_a_reshaped_parameter_is_refused_in_all_passes(engine: str, phase: int, 
         net.backward()
 
 
+@pytest.mark.parametrize(
+    ("after", "blob"),
+    [("", "x"), ("", "a"), ("", "b"), ("sum", "s"), ("norm", "b"), ("norm", "x")],
+)
+def test_backward_needs_the_shapes_of_forward(engine: str, after: str, blob: str) -> None:
+    """An engine would read and write behind the end of memory."""
+    more = {
+        "": "",
+        "sum": 'layer { name: "s" type: "Eltwise" bottom: "a" bottom: "x" top: "s" } '
+        'layer { name: "r" type: "ReLU" bottom: "s" top: "s" }',
+        "norm": 'layer { name: "n" type: "BatchNorm" bottom: "b" top: "b" } '
+        'layer { name: "c" type: "Scale" bottom: "b" top: "b" scale_param { bias_term: true } } '
+        'layer { name: "r" type: "ReLU" bottom: "b" top: "b" }',
+    }[after]
+    text = CONVOLVED.replace("kernel_size: 3", "kernel_size: 3 pad: 1") + more
+    net = caffe.Net(text_format.Parse(text, caffe_pb2.NetParameter()), caffe.TRAIN)
+    for _ in range(3):
+        net.forward()
+        net.backward()
+    net.blobs[blob].reshape(1, 16, 2, 2)
+    with pytest.raises(ShapeError, match=r"was reshaped from \(2, 16, 9, 9\) to \(1, 16, 2, 2\)"):
+        net.backward()
+    net.blobs["x"].reshape(2, 16, 9, 9)
+    net.forward()
+    net.backward()
+
+
 def test_nets_solvers_and_layers_are_not_copied() -> None:
     net = net_of()
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):

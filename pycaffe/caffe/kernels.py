@@ -194,6 +194,11 @@ class Fused:
     def forget(self) -> None:
         """The steps have been run in another way than as part of a whole pass."""
 
+    def check_shapes(self) -> None:
+        """Before backward, as a step's."""
+        for step in self.steps:
+            step.check_shapes()
+
     def begin_backward(self) -> None:
         """A whole backward pass begins: likewise for gradients."""
 

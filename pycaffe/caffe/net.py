@@ -302,6 +302,7 @@ class Net(NetCalls):
                 if hooked:
                     self._call("before_backward", i)
                 if needed[i]:
+                    step.check_shapes()
                     step.backward(run)
                     if self.debug_info:
                         debug_info.log_backward(self, i)

@@ -92,8 +92,22 @@ class Step:
             loss += data.item() * weight.item() if data.size == 1 else float(np.vdot(data, weight))
         return loss
 
-    def backward(self, run: ExecutionContext) -> None:
+    def check_shapes(self) -> None:
+        """Before backward: raise where a blob has another shape than in forward."""
         self._check_params()
+        if self._always:  # its tops get their shapes in forward
+            return
+        for blob, shape in self._shapes:
+            if blob.shape is not shape and blob.shape != shape:
+                what = "bottom" if blob in self.bottom else "top"
+                i = (self.bottom if what == "bottom" else self.top).index(blob)
+                raise self.layer.error(
+                    f"{what} {i} was reshaped from {shape} to {blob.shape} since the last forward pass: run "
+                    "forward before backward",
+                    ShapeError,
+                )
+
+    def backward(self, run: ExecutionContext) -> None:
         self.kernel.backward(run, self.top, self.propagate_down, self.bottom)
 
 

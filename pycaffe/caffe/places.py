@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 _ALIGN = 64
-# Bytes from which on memory is asked of the system itself, and the size of its large pages: fewer of those must
-# be looked up, and GoogLeNet's inference takes 7 % less time.
+# Bytes from which on memory is asked of the system itself, and the size of its large pages: fewer of those
+# must be looked up, and GoogLeNet's inference takes 7 % less time.
 _LARGE, _HUGE = 1 << 20, 1 << 21
 
 
