@@ -398,20 +398,20 @@ def test_a_number_that_is_none_stays_in_its_tile() -> None:
 
 
 def test_it_is_chosen_where_it_is_less_work() -> None:
-    deep_layer = net_of(conv_net((1, 128, 28, 28), 128, "pad: 1"), caffe.TEST)
+    deep_layer = net_of(conv_net((2, 128, 28, 28), 128, "pad: 1"), caffe.TEST)
     assert used(deep_layer)
     pass_through(deep_layer)
-    x = np.maximum(numbers((1, 128, 28, 28)), 0)
+    x = np.maximum(numbers((2, 128, 28, 28)), 0)
     deep_layer.blobs["x"].data[...] = x
     deep_layer.forward()
     w, b = (blob.data for blob in deep_layer.params["y"])
     assert_close(deep_layer.blobs["y"].data, correlate(x, w, (1, 1), 1) + b.reshape(1, -1, 1, 1))
     for shape, outputs, more in [
         ((1, 16, 8, 8), 16, "pad: 1"),  # too small
-        ((1, 128, 28, 28), 128, "pad: 1 stride: 2"),
-        ((1, 128, 28, 28), 128, "pad: 2 dilation: 2"),
-        ((1, 130, 28, 28), 128, "pad: 1"),  # no whole blocks
-        ((1, 128, 28, 28), 128, "pad: 1 group: 128"),
+        ((2, 128, 28, 28), 128, "pad: 1 stride: 2"),
+        ((2, 128, 28, 28), 128, "pad: 2 dilation: 2"),
+        ((2, 130, 28, 28), 128, "pad: 1"),  # no whole blocks
+        ((2, 128, 28, 28), 128, "pad: 1 group: 128"),
     ]:
         assert not used(net_of(conv_net(shape, outputs, more), caffe.TEST)), (shape, more)
 
