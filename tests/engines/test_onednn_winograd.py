@@ -14,9 +14,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 import caffe
 from caffe import kernels
 from caffe.blob import Blob
-from caffe.engines.onednn import base, winograd
+from caffe.engines.onednn import base, winograd, winograd_primitives
 from caffe.engines.onednn.layouts import plain
 from caffe.engines.onednn.place import Operand
+from caffe.engines.onednn.primitives import PrimitiveDesc
 from caffe.engines.onednn.winograd import IN, OUT, Tiling, feature_pieces, image_pieces, matrices
 from caffe.engines.onednn.winograd_primitives import version_of
 from caffe.proto import caffe_pb2
@@ -422,6 +423,16 @@ def test_an_array_in_the_place_of_a_freed_one_is_another() -> None:
 
     known, others = versions(), [versions() for _ in range(100)]  # each frees its array
     assert known not in others
+
+
+@pytest.mark.usefixtures("always")
+def test_it_is_not_chosen_where_products_have_no_fast_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    winograd_primitives.has_fast_products.cache_clear()
+    monkeypatch.setattr(PrimitiveDesc, "implementation", "ref:any")
+    assert not winograd_primitives.has_fast_products(16, 32, 48)
+    monkeypatch.undo()
+    winograd_primitives.has_fast_products.cache_clear()
+    assert winograd_primitives.has_fast_products(16, 32, 48)
 
 
 def test_parts_are_of_all_images() -> None:

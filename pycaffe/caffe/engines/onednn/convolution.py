@@ -37,7 +37,7 @@ from .primitives import (
 )
 from .winograd import Tiling
 from .winograd_calls import Backward, Forward
-from .winograd_primitives import Weights, weights_layout
+from .winograd_primitives import Weights, has_fast_products, weights_layout
 
 
 class Parameters(Protocol):
@@ -66,7 +66,8 @@ def find_tiling(geometry: Geometry, image: MemoryDesc, features: MemoryDesc, tra
     tiling = Tiling(
         (n, c, h, w), geometry.features[1], geometry.group, (geometry.pad[0], geometry.pad[1]), block
     )
-    return tiling if tiling.pays(trains) else None
+    fast = tiling.pays(trains) and has_fast_products(tiling.tiles(tiling.parts()[0]), *tiling.channels)
+    return tiling if fast else None
 
 
 @kernel("Convolution", engine="onednn")

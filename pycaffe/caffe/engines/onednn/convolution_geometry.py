@@ -1,4 +1,4 @@
-"""Convolution and Deconvolution, which is the same three primitives with their parts exchanged.
+"""What Convolution and Deconvolution share: the same three primitives, with their parts exchanged.
 
 Activations run in the blocked layout, or channels last where blocks would be mostly padding; an image with
 few channels is read as it is. Weights stay in the layout that the forward primitive chose."""

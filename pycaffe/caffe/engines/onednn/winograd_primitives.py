@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from ...execution import ExecutionContext
-from .base import no_post, scratch
+from .base import first_fast, no_post, scratch
 from .layouts import MemoryDesc, plain, strided
 from .place import Operand
 from .primitives import (
@@ -44,6 +44,20 @@ def weights_layout(shape: Sequence[int]) -> MemoryDesc:
 def version_of(argument: Operand) -> tuple[object, int]:
     """Which array it is, and which values are in it. A reference, since an id may come again."""
     return weakref.ref(argument.mem), argument.mem.version
+
+
+@functools.lru_cache(maxsize=1024)
+def has_fast_products(tiles: int, channels: int, outputs: int) -> bool:
+    """Has oneDNN more than its reference code for the products of all passes on this machine?"""
+    seen, made = plain((PLACES, tiles, channels)), plain((PLACES, tiles, outputs))
+    weights = plain((PLACES, channels, outputs))
+    turned_seen = strided((PLACES, channels, tiles), (tiles * channels, 1, channels))
+    turned_weights = strided((PLACES, outputs, channels), (channels * outputs, 1, outputs))
+    products = [(seen, weights, made), (turned_seen, made, weights), (made, turned_weights, seen)]
+    return all(
+        first_fast([functools.partial(PrimitiveDesc, "matmul", a, b, None, y, no_post())]) is not None
+        for a, b, y in products
+    )
 
 
 class _Views:
