@@ -22,6 +22,10 @@ from .errors import CaffeError, DataError, ForkError
 from .places import aligned_zeros
 from .synced_mem import SyncedMem
 
+# So few numbers are copied: two arrays in turn cost more, since they take twice as much of the caches, and
+# have to be found anew each time.
+_COPIED = 1 << 16
+
 
 class Batch:
     """A prefetched batch: memory that is used again after release().
@@ -47,9 +51,9 @@ class Batch:
             self.data = self._memory[:count].reshape(wanted)
 
     def give_data(self, mem: SyncedMem) -> None:
-        """Make data the values of mem, which has the size for it; without copying, where nobody holds a view
-        of mem. The batch's data are undefined afterwards."""
-        memory = mem.exchange(self._memory)
+        """Make data the values of mem, which has the size for it; without copying, where they are many and
+        nobody holds a view of mem. The batch's data are undefined afterwards."""
+        memory = None if mem.size < _COPIED else mem.exchange(self._memory)
         if memory is None:
             np.copyto(mem.write()[: mem.size], self.data.reshape(-1))
             return
