@@ -13,7 +13,7 @@ import pytest
 from google.protobuf import text_format
 
 import caffe
-from caffe import context
+from caffe import context, prefetch
 from caffe.db import open_db
 from caffe.errors import DataError, ForkError, LayerError
 from caffe.proto import caffe_pb2
@@ -191,8 +191,13 @@ def test_a_view_held_over_passes_sees_each_batch(images: list[np.ndarray]) -> No
         np.testing.assert_array_equal(view, images[start : start + 3])
 
 
-def test_batches_are_handed_over_without_copying(images: list[np.ndarray]) -> None:
-    """The memory goes round: what a top has was a batch's, unless somebody holds a view of it."""
+@pytest.mark.parametrize(("copied", "arrays"), [(0, 2), (1 << 16, 1)])
+def test_batches_are_handed_over(
+    images: list[np.ndarray], copied: int, arrays: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory goes round: what a top has was a batch's, unless somebody holds a view of it. Few numbers are
+    copied, so that they lie where those before lay."""
+    monkeypatch.setattr(prefetch, "_COPIED", copied)
     n = net("prefetch: 2")
     seen = set()
     for i in range(30):
@@ -200,7 +205,7 @@ def test_batches_are_handed_over_without_copying(images: list[np.ndarray]) -> No
         blob = n.blobs["data"]
         np.testing.assert_array_equal(blob.cpu_data(), [images[(3 * i + k) % 7] for k in range(3)])
         seen.add(blob.cpu_data().ctypes.data)
-    assert len(seen) == 2  # the top's and the one that is made; small raw images are not read ahead
+    assert len(seen) == arrays  # the top's and the one that is made; small raw images are not read ahead
     view = n.blobs["data"].data
     for i in range(30, 40):
         n.forward()
