@@ -195,8 +195,8 @@ def test_a_view_held_over_passes_sees_each_batch(images: list[np.ndarray]) -> No
 def test_batches_are_handed_over(
     images: list[np.ndarray], copied: int, arrays: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory goes round: what a top has was a batch's, unless somebody holds a view of it. Few numbers are
-    copied, so that they lie where those before lay."""
+    """The memory goes round: what a top has was a batch's, unless somebody holds a view of it. Few numbers
+    are copied, so that they lie where those before lay."""
     monkeypatch.setattr(prefetch, "_COPIED", copied)
     n = net("prefetch: 2")
     seen = set()
