@@ -584,3 +584,22 @@ def test_a_parameter_that_is_not_finite_is_told(
     (message,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert "layer 'c' (Convolution), parameter 0: nan at [0, " in message
     assert np.isfinite(solver.smoothed_loss) == ("not all parameters are finite" in message)
+
+
+def test_reorders_are_counted_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from caffe.engines.onednn.place import PLACE
+
+    net = net_of(layer_net([IMAGE], CONV + " num_output: 48 kernel_size: 3 pad: 1 }"), "onednn", monkeypatch)
+    net.forward()
+    before = PLACE.counts["to_host"]
+    with caplog.at_level("DEBUG", logger="caffe.engine"):
+        net.blobs["lead"].data.sum()
+    assert PLACE.counts["to_host"] == before + 1
+    assert f"to_host number {before + 1}: <MemoryDesc aBcd" in caplog.text
+    caplog.clear()
+    with caplog.at_level("INFO", logger="caffe.engine"):
+        net.forward()
+        net.blobs["lead"].data.sum()
+    assert not caplog.text

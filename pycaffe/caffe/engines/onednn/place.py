@@ -7,6 +7,7 @@ itself (`Operand` decides). Reorders are counted, so that layouts that go back a
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import threading
 import weakref
@@ -20,6 +21,8 @@ from ...synced_mem import SyncedMem
 from .layouts import MemoryDesc, plain
 from .primitives import DST, SRC, Buffer, Memory, Primitive, reorder
 
+log = logging.getLogger("caffe.engine")
+
 
 class Recorder(threading.local):
     """events: what is executed meanwhile in this thread, or None while nobody asks (repeated.py). A call of a
@@ -32,7 +35,8 @@ RECORDER = Recorder()
 
 
 class OneDNNPlace:
-    """See places.Place. counts: copies between layouts so far, by kind."""
+    """See places.Place. counts: copies between layouts so far, by kind; each is told in the log at
+    debug level."""
 
     name = "onednn"
 
@@ -73,30 +77,30 @@ class OneDNNPlace:
         return buffer.bytes.size
 
     def from_host(self, host: np.ndarray, layout: MemoryDesc, buffer: Buffer) -> None:
-        self.counts["from_host"] += 1
-        self._reorder(plain(layout.shape), host.ctypes.data, layout, buffer.address)
+        self._reorder("from_host", plain(layout.shape), host.ctypes.data, layout, buffer.address)
 
     def to_host(self, buffer: Buffer, layout: MemoryDesc, host: np.ndarray) -> None:
-        self.counts["to_host"] += 1
-        self._reorder(layout, buffer.address, plain(layout.shape), host.ctypes.data)
+        self._reorder("to_host", layout, buffer.address, plain(layout.shape), host.ctypes.data)
 
     def convert(
         self, source: Buffer, source_layout: MemoryDesc, target: Buffer, target_layout: MemoryDesc
     ) -> bool:
         if source_layout.shape != target_layout.shape:
             return False
-        self.counts["reorder"] += 1
-        self._reorder(source_layout, source.address, target_layout, target.address)
+        self._reorder("reorder", source_layout, source.address, target_layout, target.address)
         return True
 
     def lay(self, host: np.ndarray, memory: Memory) -> None:
         """Copy a C-order array into a memory's layout."""
-        self._reorder(plain(memory.desc.shape), host.ctypes.data, memory.desc, memory.address)
+        self._reorder("from_host", plain(memory.desc.shape), host.ctypes.data, memory.desc, memory.address)
 
     def _reorder(
-        self, source: MemoryDesc, source_address: int, target: MemoryDesc, target_address: int
+        self, what: str, source: MemoryDesc, source_address: int, target: MemoryDesc, target_address: int
     ) -> None:
         key = (source, target)
+        self.counts[what] += 1
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s number %d: %r to %r", what, self.counts[what], source, target)
         with self._lock:
             primitive = self._reorders.get(key)
             if primitive is None:
@@ -105,7 +109,7 @@ class OneDNNPlace:
             primitive.memories[DST].point(target_address)
             primitive()
         if RECORDER.events is not None:
-            again = functools.partial(self._reorder, source, source_address, target, target_address)
+            again = functools.partial(self._reorder, what, source, source_address, target, target_address)
             RECORDER.events.append((target_address, again))
 
 

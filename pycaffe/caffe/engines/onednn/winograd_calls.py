@@ -66,7 +66,7 @@ class Forward(_Pass):
         super().__init__(run, tiling)
         self.arguments = _bound(source, weights.argument, bias, other, target)
         self._weights, self._bias, self._bias_known = weights, bias, object()
-        self._tiled: list[tuple[int, np.ndarray]] = []
+        self._tiled: dict[tuple[int, int], Memory] = {}
         image, _, features = transforms()
         channels, outputs = tiling.channels
         post = [] if slope is None else [("eltwise", RELU, slope, 0.0)]
@@ -99,12 +99,9 @@ class Forward(_Pass):
                 self.scatter(target, tiling.feature_copies(part, group), "planes")
 
     def _bias_memory(self, group: int, tiles: int, outputs: int) -> Memory:
-        """A group's bias, again for each tile."""
+        """A group's bias, again for each tile; parts of as many tiles share it."""
         desc = plain((1, tiles * outputs))
-        memory = Memory(desc, Buffer(desc.nbytes))
-        values = memory.keep.floats[: tiles * outputs].reshape(tiles, outputs)
-        self._tiled.append((group, values))
-        return memory
+        return self._tiled.setdefault((group, tiles), Memory(desc, Buffer(desc.nbytes)))
 
     def primitive(self) -> None:
         self._weights.refresh()
@@ -117,8 +114,9 @@ class Forward(_Pass):
         if version == self._bias_known:
             return
         values = bias.blob.cpu_data() if isinstance(bias, Operand) else bias.keep.floats
-        for group, tiled in self._tiled:
-            outputs = tiled.shape[1]
+        for (group, tiles), memory in self._tiled.items():
+            outputs = memory.desc.shape[1] // tiles
+            tiled = memory.keep.floats[: tiles * outputs].reshape(tiles, outputs)
             tiled[...] = values[group * outputs : (group + 1) * outputs]
         self._bias_known = version
 
